@@ -55,12 +55,13 @@ class DOM {
   append(...more) { this.children.push(...more); }
   setAttribute() {}
   addEventListener() {}
-  get content() { return { firstChild: new DOM() }; }
+  get content() { return { firstChild: new DOM(), cloneNode: create }; }
   get text() {
     return this.children.map((one) => one.text ?? String(one)).join(" ").replace(/ +/g, " ");
   }
 }
-const document = { createElement: () => new DOM(), createElementNS: () => new DOM() };
+const create = () => new DOM();
+const document = { createElement: create, createElementNS: create, getElementById: create };
 """
 _PANELS = """
 function panels(config) {

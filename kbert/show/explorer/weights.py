@@ -25,6 +25,10 @@ BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
 _AT_ONCE = 1 << 20  # numbers that fit the caches
 _HEIGHT, _WIDEST = 46, 420  # points, of a box
+_AS_IT_IS = (
+    "This model is not a graph that kbert builds: its layers are drawn as they are, without "
+    "formulas, costs or another configuration."
+)
 
 
 def read_checkpoint(
@@ -150,8 +154,10 @@ def describe_layers(layers: Sequence[Row]) -> dict:
         "figure": figure,
         "values": {"L": 0, "B": 1, "dtype": "float32"},
         "dtypes": DTYPES,
-        **{name: {} for name in ("letters", "presets", "notes", "document")},
+        "notes": {"model": {"does": _AS_IT_IS}},
+        **{name: {} for name in ("letters", "presets", "document")},
         **{name: [] for name in ("parts", "variables", "errata")},
+        "conventions": ["The variables of every layer, trained or not."],
     }
 
 

@@ -1,17 +1,13 @@
 // Sliders and fields: one column a configuration.
 
-const SLIDERS = {  // the least and the most; each step multiplies
-  L: [1, 48], H: [64, 8192], A: [1, 128], FFD: [64, 32768], T: [1000, 300000], P: [16, 8192],
-  G: [1, 8], S: [1, 8192], B: [1, 4096], M: [1, 8192], K: [2, 1000],
-};
-const STEPS = 1000;
+const STEPS = 1000;  // of a slider; each multiplies
 const COLUMNS = ["A", "B"];
 
 const comparing = () => state.configs.length > 1;
 const fieldId = (place, letter) => `${COLUMNS[place]}-${letter}`;
 
 function rangeOf(letter, config) {
-  const [least, most] = SLIDERS[letter];
+  const [least, most] = DATA.letters[letter].range;
   const upper = { S: positionsOf(config), M: config.S }[letter];
   return [least, Math.max(upper || most, least + 1)];
 }
@@ -164,7 +160,7 @@ function otherPreset(config) {
   const size = paramsOf(config);
   const models = Object.keys(DATA.presets).filter((name) => !name.includes("_"))
     .map((name) => ({ name, params: paramsOf(withPreset(config, name)) }))
-    .sort((a, b) => (a.params < b.params ? -1 : 1));
+    .sort((a, b) => Number(a.params - b.params));
   const larger = models.find(({ params }) => params > (size * 11n) / 10n);
   return (larger || models.findLast(({ params }) => params < size) || models.at(-1))?.name || "";
 }

@@ -12,7 +12,6 @@ function drawPanel() {
 function panelOf(id) {
   const layer = layerNow(id);
   if (layer) return layerPanel(layer);
-  if (generic) return genericOverview();
   return id === ENCODER ? encoderPanel() : overview();
 }
 
@@ -184,8 +183,7 @@ function encoderPanel() {
   return [
     heading("encoder", state.open ? `Encoder ${state.open} of ${L}` : "Encoder",
       L === 1 ? "1 block" : `${grouped(L)} blocks, alike but for their weights`),
-    h("p", "Each block reads the hidden states of the one below: attention, " +
-      "then a feed-forward layer, each with dropout, a residual connection and a normalization."),
+    h("p", DATA.notes.encoder.does),
     tableOf({ class: "sums" }, ["a block", "all", "of the whole"], lines),
     section("Open a block", h("form.chips", { onsubmit: open }, number,
       h("button", { type: "submit" }, "Open"),
@@ -193,50 +191,22 @@ function encoderPanel() {
   ];
 }
 
-const KEYS = {
-  "/": "search",
-  "← ↑ → ↓": "from box to box",
-  Enter: "choose, open",
-  Esc: "close, choose nothing",
-};
-const STILL_KEYS = { "+ − 0": "zoom, fit" };
-const LIVE_KEYS = {
-  "↑ ↓": "outside of boxes: the next block",
-  "Alt ← →": "at a token: swap its word with the next one",
-};
-
 function overview() {
-  const config = current();
   const { params } = countsNow().total;
-  const own = !changedSizes(config).length;
-  const origin = own && DATA.origin ? ` · ${DATA.origin}` : "";
-  const total = grouped(params);
+  const own = !changedSizes(current()).length;
+  const facts = [generic ? "" : `${DATA.family}, head ${DATA.head}`, own && DATA.origin];
+  const number = generic ? ` in ${grouped(DATA.graphs.all.before.length)} layers` : "";
   // what is said of published totals, where the total here is one of them
   const published = DATA.errata.filter(({ preset, arithmetic }) =>
-    preset && arithmetic.split(/[^\d,]+/).includes(total));
-  const keys = section("Keys", described("dl.keys", { ...KEYS, ...(live ? LIVE_KEYS : STILL_KEYS) }));
-  keys.classList.add("keys-section");  // of no use where there is no keyboard
+    preset && arithmetic.split(/[^\d,]+/).includes(grouped(params)));
   const missing = own && DATA.missing ? DATA.missing.join(", ") : "";
   return [
-    heading("encoder", nameOf(config), `${DATA.family}, head ${DATA.head}${origin}`),
-    missing ? warning(`Not in the checkpoint: ${missing}.`) : null,
-    bigNumber(params, " parameters"),
-    h("p", "Choose a layer to see its shape, why it has that many parameters, what it costs, " +
-      "what it is called in each format. A number in the encoder opens that block, its attention " +
-      "opens into W_Q, W_K, W_V, the heads and W_O. The sliders make another model of it."),
-    keys,
-    published.length ? section("Of the totals", ...published.map(erratum)) : null,
+    heading(generic ? "other" : "encoder", nameOf(current()), facts.filter(Boolean).join(" · ")),
+    missing && warning(`Not in the checkpoint: ${missing}.`),
+    bigNumber(params, ` parameters${number}`),
+    h(generic ? "p.warning" : "p", DATA.notes.model.does),
+    $("keys").content.cloneNode(true),
+    published.length > 0 && section("Of the totals", ...published.map(erratum)),
     section("What is counted", ...DATA.conventions.map((text) => h("p.dim", text))),
   ].filter(Boolean);
-}
-
-function genericOverview() {
-  const { params } = countsNow().total;
-  const number = DATA.graphs.all.before.length;
-  return [
-    heading("other", DATA.title, DATA.origin),
-    warning("This model is not a graph that kbert builds: its layers are drawn as they are, " +
-      "without formulas, costs or another configuration."),
-    bigNumber(params, ` parameters in ${grouped(number)} ${number === 1 ? "layer" : "layers"}`),
-  ];
 }

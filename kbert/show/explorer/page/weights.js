@@ -17,12 +17,10 @@ function weightFigures(place) {
   };
   return h("div.weights",
     notFinite > 0 && warning(`${grouped(notFinite)} numbers are NaN or infinite.`),
-    described("dl", { ...facts, ...statistics }), counts && histogram(tensor));
+    h("dl", Object.entries({ ...facts, ...statistics }).map(([name, text]) =>
+      [h("dt", name), h("dd", text)])),
+    counts && histogram(tensor));
 }
-
-// A list of names and what they stand for.
-const described = (selector, entries) => h(selector,
-  Object.entries(entries).flatMap(([name, text]) => [h("dt", name), h("dd", text)]));
 
 const warning = (text) => h("p.warning", text);
 
