@@ -163,9 +163,9 @@ def describe_layers(layers: Sequence[Row]) -> dict:
 
 def list_own_variables(paths: Iterable[str]) -> list[dict]:
     """Return the variables, "layer/variable" each, of a model that kbert did not build."""
-    places = [path.partition("/") for path in paths]
     return [
-        {"layer": layer, "variable": name, "names": {}, "shapes": {}} for layer, _, name in places
+        {"layer": layer, "variable": name, "names": {}, "shapes": {}}
+        for layer, _, name in (path.partition("/") for path in paths)
     ]
 
 
