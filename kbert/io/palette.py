@@ -68,9 +68,7 @@ _INTERFACE = {
     "ok": GREEN,
     "warn": Colour("#9a3412", "#ffa585"),
     "warn-fill": Colour("#fff7ed", "#2a1a12"),
-    "shadow": Colour(
-        "0 1px 2px #1f232814, 0 6px 20px #1f232814", "0 1px 2px #0008, 0 8px 24px #0008"
-    ),
+    "shade": Colour("#1f232814", "#00000088"),
     **{f"series-{number}": colour for number, colour in enumerate(SERIES)},
     **{f"{kind}-fill": fill for kind, (fill, _) in _BOXES.items()},
     **{f"{kind}-stroke": stroke for kind, (_, stroke) in _BOXES.items()},
@@ -83,19 +81,20 @@ def write_css() -> str:
     The attribute data-theme of the root element, "light" or "dark", chooses instead. Printed pages
     are light unless it says "dark". A class k-KIND sets --fill and --stroke.
     """
-    light, dark = (
-        " ".join(f"--{name}: {getattr(colour, scheme)};" for name, colour in _INTERFACE.items())
-        for scheme in ("light", "dark")
+    colours = " ".join(
+        f"--{name}: light-dark({colour.light}, {colour.dark});"
+        for name, colour in _INTERFACE.items()
     )
     classes = (
         f".k-{kind} {{ --fill: var(--{kind}-fill); --stroke: var(--{kind}-stroke); }}"
         for kind in _BOXES
     )
     lines = [
-        f":root {{ color-scheme: light; --sans: {SANS}; --mono: {MONO}; {light} }}",
-        "@media screen and (prefers-color-scheme: dark) {",
-        f':root:not([data-theme="light"]) {{ color-scheme: dark; {dark} }} }}',
-        f':root[data-theme="dark"] {{ color-scheme: dark; {dark} }}',
+        f":root {{ color-scheme: light dark; --sans: {SANS}; --mono: {MONO}; {colours}",
+        "--shadow: 0 1px 2px var(--shade), 0 6px 20px var(--shade); }",
+        "@media print { :root { color-scheme: light; } }",
+        ':root[data-theme="light"] { color-scheme: light; }',
+        ':root[data-theme="dark"] { color-scheme: dark; }',
         *classes,
     ]
     return "\n".join(lines)

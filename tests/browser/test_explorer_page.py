@@ -456,9 +456,9 @@ def test_another_model_is_drawn_as_it_is(open_page, tmp_path):
         Row("other", "Dense", "(None, 5)", 40, "<b>given[0][0]"),
         Row("sum", "Add", "(None, 5)", 0, "wide & 'deep'[0][0], other[0][0]"),
     ]
-    data = {"title": "</script>own", "origin": "a built model", "generic": describe_layers(rows)}
+    data = {"title": "</script>own", "origin": "a built model", **describe_layers(rows)}
     path = tmp_path / "own.html"
-    path.write_text(write_page("own", data | {"tensors": {}}, []), encoding="utf-8")
+    path.write_text(write_page("own", data, ["", "0", "40"]), encoding="utf-8")
     page = open_page(path)
     assert "not a graph that kbert builds" in page.locator("#panel").inner_text()
     assert page.locator(".node").count() == 4

@@ -228,3 +228,22 @@ def test_pictures_are_saved_from_a_phone_too(open_page, base):
         page.locator("[data-download=svg]").click()
     text = download.value.path().read_text(encoding="utf-8")
     assert "Embedding-Token" in text and 'visibility="hidden"' not in text
+
+
+def test_tokens_stay_in_sight_on_a_phone_with_ten_candidates(open_page, live):
+    """Below the cards, which are low, and below the candidates, which scroll."""
+    page = open_page(live, **PHONE)
+    page.locator("#tokens [data-token]").first.wait_for()
+    assert page.locator(".guide").bounding_box()["height"] < 130
+    page.locator("#text").fill("The cat sat on the [MASK].")
+    page.locator(".said-bar").nth(9).wait_for()
+    tokens, dock = (page.locator(one).bounding_box() for one in ("#tokens", ".dock"))
+    assert tokens["y"] + tokens["height"] <= dock["y"]
+
+
+def test_legend_of_the_strips_has_one_line_beside_the_sizes(open_page, live):
+    page = open_page(live, width=1280, height=800)
+    page.locator("#tokens [data-token]").first.wait_for()
+    page.locator("#sizes").click()
+    legend = page.locator("#legend").bounding_box()
+    assert legend["width"] > 250 and legend["height"] < 30

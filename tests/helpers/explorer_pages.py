@@ -49,30 +49,30 @@ function ask(name, config, ...rest) {
 
 # As much of a document as the panel's functions need; `text` is what a reader sees.
 _DOCUMENT = """
-const DOM = () => ({
-  children: [],
-  classList: { add() {}, toggle() {} },
-  append(...more) { this.children.push(...more); },
-  setAttribute() {},
-  addEventListener() {},
-  get content() { return { firstChild: DOM() }; },
+class DOM {
+  children = [];
+  classList = { add() {}, toggle() {} };
+  append(...more) { this.children.push(...more); }
+  setAttribute() {}
+  addEventListener() {}
+  get content() { return { firstChild: new DOM(), cloneNode: create }; }
   get text() {
     return this.children.map((one) => one.text ?? String(one)).join(" ").replace(/ +/g, " ");
-  },
-});
-const document = { createElement: DOM, createElementNS: DOM };
+  }
+}
+const create = () => new DOM();
+const document = { createElement: create, createElementNS: create, getElementById: create };
 """
 _PANELS = """
 function panels(config) {
   state.configs = [config];
   settle();
-  const counted = count(config);
-  const whole = [["", overview(config, counted)], ["encoder", encoderPanel(config, counted)]];
+  const whole = [["", overview()], ["encoder", encoderPanel()]];
   const ids = [...everyLayer(config)].filter(({ n }) => n <= 1 || n === config.L)
     .map(({ name }) => name);
   const parts = DATA.parts.map((part) => `${NAMES.attention.replace("{n}", 1)}/${part.name}`);
   const layers = [...ids, ...parts]
-    .map((id) => [id, layerPanel(layerOf(id, config), config, counted)]);
+    .map((id) => [id, layerPanel(layerOf(id, config))]);
   const joined = [...whole, ...layers].map(([id, sections]) =>
     [id, sections.map((one) => one.text).join("\\n")]);
   return JSON.stringify(Object.fromEntries(joined));

@@ -264,9 +264,9 @@ def test_own_model_is_explored_as_it_is(tmp_path):
     page = kbert.explore(model, tmp_path / "own.html").html
     data = data_of(page)
     assert "<b>given" not in page and "not a graph of kbert" in page
-    rows = {row["name"]: row for row in data["generic"]["rows"]}
-    assert rows["wide & deep"]["params"] == 40 and rows["sum"]["shape"] == "(None, 5)"
-    assert set(data["generic"]["figure"]["model"]["nodes"]) == set(rows)
+    rows = {row["name"]: row for row in data["graphs"]["all"]["before"]}
+    assert rows["wide & deep"]["params"] == "40" and rows["sum"]["output_shape"] == "(None, 5)"
+    assert set(data["figure"]["all/closed"]["nodes"]) == set(rows)
     assert data["tensors"]["other/kernel"]["shape"] == [7, 5]
 
 

@@ -128,7 +128,7 @@ def test_report_is_well_formed_and_self_contained(both):
         assert tag not in ("link", "img", "iframe")
     style = "".join(page.texts["style"])
     assert "url(" not in style and "@import" not in style
-    assert "prefers-color-scheme: dark" in style and "http" not in style
+    assert "light-dark(" in style and "http" not in style
     assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(set(ids)) == len(ids)

@@ -17,18 +17,18 @@ from kbert.heads import HEADS
 from kbert.show.diagrams import kind_of
 
 BEFORE, BLOCK, AFTER = "before", "block", "after"
-LETTERS = {
-    "L": ("num_hidden_layers", "encoder blocks"),
-    "H": ("hidden_size", "hidden size"),
-    "A": ("num_attention_heads", "heads"),
-    "FFD": ("intermediate_size", "feed-forward"),
-    "T": ("vocab_size", "tokens"),
-    "P": ("max_position_embeddings", "positions"),
-    "G": ("type_vocab_size", "segments"),
-    "S": ("seq_len", "length"),
-    "B": ("batch_size", "batch"),
-    "M": ("max_predictions", "predictions"),
-    "K": ("num_labels", "labels"),
+LETTERS = {  # the field of a configuration, its title, the ends of its slider
+    "L": ("num_hidden_layers", "encoder blocks", (1, 48)),
+    "H": ("hidden_size", "hidden size", (64, 8192)),
+    "A": ("num_attention_heads", "heads", (1, 128)),
+    "FFD": ("intermediate_size", "feed-forward", (64, 32_768)),
+    "T": ("vocab_size", "tokens", (1000, 300_000)),
+    "P": ("max_position_embeddings", "positions", (16, 8192)),
+    "G": ("type_vocab_size", "segments", (1, 8)),
+    "S": ("seq_len", "length", (1, 8192)),
+    "B": ("batch_size", "batch", (1, 4096)),
+    "M": ("max_predictions", "predictions", (1, 8192)),
+    "K": ("num_labels", "labels", (2, 1000)),
 }
 # A configuration of which all sizes differ, so that a shape in numbers is one in letters too.
 _SIZES = BertConfig(
@@ -139,8 +139,8 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
         "parts": [asdict(part) for part in ATTENTION_PARTS],
         "groups": closed_form.GROUPS,
         "letters": {
-            letter: {"key": keys.get(key, key), "title": title}
-            for letter, (key, title) in LETTERS.items()
+            letter: {"key": keys.get(key, key), "title": title, "range": ends}
+            for letter, (key, title, ends) in LETTERS.items()
             if used.get(letter, True)
         },
         "values": _letters(config)

@@ -160,7 +160,8 @@ def explore(
     if spec is None:
         title = f"{name}: not a graph of kbert's"
         data = facts | {"title": name, "start": start}
-        page = Explorer(title, write_page(title, data, []))
+        formulas = ["", *(row["params"] for row in data["graphs"]["all"]["before"])]
+        page = Explorer(title, write_page(title, data, formulas))
     else:
         if live is not None and beside and path is not None:
             live[0].update(_describe_file(path, live[1]))

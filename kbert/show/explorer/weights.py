@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,7 @@ from kbert.checkpoints import fitting, formats
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.data.tokenization.tokenizer import Tokenizer
+from kbert.graph.accounting import DTYPES
 from kbert.graph.closed_form import Row, sources
 from kbert.graph.spec import GraphSpec
 from kbert.show.diagrams import kind_of
@@ -24,6 +25,10 @@ BINS = 32
 MOST_LAYERS = 2000  # what Graphviz lays out within seconds, and a browser scrolls through
 _AT_ONCE = 1 << 20  # numbers that fit the caches
 _HEIGHT, _WIDEST = 46, 420  # points, of a box
+_AS_IT_IS = (
+    "This model is not a graph that kbert builds: its layers are drawn as they are, without "
+    "formulas, costs or another configuration."
+)
 
 
 def read_checkpoint(
@@ -101,7 +106,7 @@ def read_model(model) -> tuple[GraphSpec | None, dict]:
     if spec is None:
         from kbert.model.summary import model_rows
 
-        facts["generic"] = describe_layers(model_rows(model))
+        facts |= describe_layers(model_rows(model))
     import keras
 
     readers = {
@@ -111,11 +116,17 @@ def read_model(model) -> tuple[GraphSpec | None, dict]:
         for layer in model.layers
         for weight in layer.weights
     }
+    if spec is None:
+        facts["variables"] = list_own_variables(readers)
     return spec, facts | {"tensors": _describe_all(readers)}
 
 
 def describe_layers(layers: Sequence[Row]) -> dict:
-    """Return the rows of a model that kbert did not build, and one figure of them."""
+    """Return the page's data of a model that kbert did not build: rows, and one figure of them.
+
+    It is a graph without blocks. A layer's number of parameters is its formula; the other formulas
+    are empty.
+    """
     if len(layers) > MOST_LAYERS:
         raise ValueError(
             f"explore draws models of at most {MOST_LAYERS:,} layers, got {len(layers):,}"
@@ -126,14 +137,36 @@ def describe_layers(layers: Sequence[Row]) -> dict:
         {
             "name": row.layer,
             "type": row.type,
-            "shape": row.output_shape,
-            "params": row.params,
+            "output_shape": row.output_shape,
             "connected_to": row.connected_to,
+            "group": "",
+            "params": str(row.params),
+            "flops": "",
+            "kept": "",
             "kind": kind_of(row.layer, row.type),
         }
         for row in layers
     ]
-    return {"rows": rows, "figure": geometries({"model": Drawing(nodes, edges, {}, curved=True)})}
+    figure = geometries({"all/closed": Drawing(nodes, edges, {}, curved=True)})
+    return {
+        "generic": True,
+        "graphs": {"all": {"before": rows, "block": [], "after": []}},
+        "figure": figure,
+        "values": {"L": 0, "B": 1, "dtype": "float32"},
+        "dtypes": DTYPES,
+        "notes": {"model": {"does": _AS_IT_IS}},
+        **{name: {} for name in ("letters", "presets", "document")},
+        **{name: [] for name in ("parts", "variables", "errata")},
+        "conventions": ["The variables of every layer, trained or not."],
+    }
+
+
+def list_own_variables(paths: Iterable[str]) -> list[dict]:
+    """Return the variables, "layer/variable" each, of a model that kbert did not build."""
+    return [
+        {"layer": layer, "variable": name, "names": {}, "shapes": {}}
+        for layer, _, name in (path.partition("/") for path in paths)
+    ]
 
 
 def _width(row: Row) -> float:

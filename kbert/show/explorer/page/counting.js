@@ -1,5 +1,7 @@
 // Counts of a configuration, in BigInts, by the formulas of the closed forms (FORMULAS).
 
+const generic = Boolean(DATA.generic);  // a model that kbert did not build
+
 const LETTER = /\(H\/A\)|[A-Za-z]+/g;
 const NOTATION = /\(H\/A\)|[A-Za-z]+|\d+|[+·()]/g;
 
@@ -61,18 +63,14 @@ function mathml(formula, config, inNumbersToo) {
 function shapeOf(shape, config) {
   const sizes = { ...lettersOf(config), N: "None" };
   if (DATA.anyLength && config.S === DATA.values.S) sizes.S = "None";
-  const size = (letter) => (letter === "(H/A)" ? sizes.H / sizes.A : sizes[letter]);
+  const size = (letter) => (letter === "(H/A)" ? sizes.H / sizes.A : sizes[letter] ?? letter);
   return shape.replace(LETTER, (letter) => String(size(letter)));
 }
 
 function costsOf(row, letters) {
   const params = FORMULAS[row.params](letters);
-  return {
-    params,
-    flops: FORMULAS[row.flops](letters),
-    bytes: params * letters.weightBytes,
-    kept: FORMULAS[row.kept](letters),
-  };
+  const [flops, kept] = [row.flops, row.kept].map((formula) => FORMULAS[formula](letters));
+  return { params, flops, bytes: params * letters.weightBytes, kept };
 }
 
 const byMeasure = (amountOf) =>
@@ -102,18 +100,14 @@ function count(config) {
   return {
     byRow, byGroup, block, total,
     encoder: times(block, blocks),
-    training: 3n * total.flops / letters.B,
+    training: 3n * total.flops / BigInt(config.B),
     memory: memoryOf(config, total),
   };
 }
 
 function memoryOf(config, total) {
   const [weight, gradient, adam] = DATA.dtypes[config.dtype].map(BigInt);
-  const parts = {
-    weights: total.params * weight,
-    gradients: total.params * gradient,
-    adam: total.params * adam,
-    activations: total.kept,
-  };
+  const [weights, gradients, moments] = [weight, gradient, adam].map((one) => one * total.params);
+  const parts = { weights, gradients, adam: moments, activations: total.kept };
   return { ...parts, total: sum(Object.values(parts)) };
 }

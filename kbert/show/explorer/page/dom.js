@@ -5,44 +5,36 @@ const $ = (id) => document.getElementById(id);
 
 // Sets attributes and listeners ("onclick"), and appends children; null and false are left out.
 function fill(element, attributes, children = []) {
-  for (const [name, value] of Object.entries(attributes || {})) {
+  const isGiven = (value) => value !== null && value !== undefined && value !== false;
+  for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) {
-      element.setAttribute(name, value === true ? "" : value);
-    }
+    else if (isGiven(value)) element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter(isGiven));
   return element;
 }
 
-// An element of HTML or SVG; classes stand behind the tag, as in "p.big".
-const h = (selector, attributes, ...children) =>
-  make((tag) => document.createElement(tag), selector, attributes, children);
-const s = (selector, attributes, ...children) =>
-  make((tag) => document.createElementNS(SVG, tag), selector, attributes, children);
+// An element of HTML or SVG: classes stand behind the tag, as in "p.big"; then attributes, which
+// may be left out, and children.
+const h = (selector, ...parts) => make((tag) => document.createElement(tag), selector, parts);
+const s = (selector, ...parts) => make((tag) => document.createElementNS(SVG, tag), selector, parts);
 
-function make(create, selector, attributes, children) {
+function make(create, selector, parts) {
   const [tag, ...classes] = selector.split(".");
   const element = create(tag);
   if (classes.length) element.classList.add(...classes);
-  return fill(element, attributes, children);
-}
-
-// A choice of one by radio buttons.
-function segments(name, told, titles) {
-  return h("fieldset.segments", {}, h("legend.hidden", {}, told),
-    Object.entries(titles).map(([value, title]) => h("label", {},
-      h("input", { type: "radio", name, value, autocomplete: "off" }), h("span", {}, title))));
+  const attributes = parts[0]?.constructor === Object ? parts.shift() : {};
+  return fill(element, attributes, parts);
 }
 
 // A table with titles of columns, if there are any; a row is its title and its cells.
 function tableOf(attributes, titles, rows) {
   const head = titles.map((title) => h("th", { scope: "col" }, title));
   return h("table", attributes,
-    titles.length ? h("thead", {}, h("tr", {}, h("td"), head)) : null,
-    h("tbody", {}, rows.map(([title, ...cells]) => h("tr", {},
+    titles.length ? h("thead", h("tr", h("td"), head)) : null,
+    h("tbody", rows.map(([title, ...cells]) => h("tr",
       h("th", { scope: "row" }, title),
-      cells.map((cell) => (cell.nodeType ? cell : h("td", {}, cell)))))));
+      cells.map((cell) => (cell.nodeType ? cell : h("td", cell)))))));
 }
 
 function button(label, act, attributes = {}) {
@@ -70,23 +62,14 @@ const bytes = (number) =>
 const flops = (number) => `${short(number)}FLOPs`.replace(/^([\d.e+]+)FLOPs$/, "$1 FLOPs");
 
 // How each measure is written: in a box, where there is little room, and alone, before its unit.
+const inBytes = { text: bytes, short: bytes, alone: bytes };
 const UNITS = {
   params: {
-    title: "Parameters", noun: "parameters", unit: "parameters",
-    text: grouped, short: (number) => short(number), alone: grouped,
+    title: "Parameters", noun: "parameters", unit: "parameters", text: grouped, short, alone: grouped,
   },
-  flops: {
-    title: "FLOPs", noun: "FLOPs, forward", unit: "forward",
-    text: (number) => short(number), short: (number) => short(number), alone: flops,
-  },
-  bytes: {
-    title: "Bytes", noun: "bytes of weights", unit: "of weights",
-    text: bytes, short: bytes, alone: bytes,
-  },
-  kept: {
-    title: "Activations", noun: "bytes of activations", unit: "of activations",
-    text: bytes, short: bytes, alone: bytes,
-  },
+  flops: { title: "FLOPs", noun: "FLOPs, forward", unit: "forward", text: short, short, alone: flops },
+  bytes: { title: "Bytes", noun: "bytes of weights", unit: "of weights", ...inBytes },
+  kept: { title: "Activations", noun: "bytes of activations", unit: "of activations", ...inBytes },
 };
 
 // An amount of the chosen measure, for screen readers.
@@ -105,16 +88,22 @@ function percent(fraction) {
 }
 
 // A formula as MathML, in letters or with a configuration's numbers in it.
-function formulaMath(formula, config, inNumbersToo) {
+function formulaMath(formula, inNumbersToo) {
+  const config = current();
   const holder = h("template");
   holder.innerHTML = mathml(formula, config, inNumbersToo);
-  const math = holder.content.firstChild;
-  const text = inNumbersToo ? inNumbers(formula, config) : formulaText(formula, config);
-  math.setAttribute("aria-label", text);
-  return math;
+  const text = (inNumbersToo ? inNumbers : formulaText)(formula, config);
+  return fill(holder.content.firstChild, { "aria-label": text });
 }
 
 // Says to screen readers what others see in the figure and in the panel.
 function announce(text) {
   $("status").textContent = text;
+}
+
+// A colour of the palette as the page has it now, light or dark.
+function colourOf(name) {
+  const hidden = $("status");
+  hidden.style.color = `var(--${name})`;
+  return getComputedStyle(hidden).color;
 }

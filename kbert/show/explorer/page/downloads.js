@@ -5,7 +5,7 @@ const INLINED = [
   "font-size", "font-weight", "text-anchor", "letter-spacing", "display", "visibility",
 ];
 
-const fileName = () => modelName().replace(/[^\w.-]+/g, "_").slice(0, 60) || "model";
+const fileName = () => nameOf(current()).replace(/[^\w.-]+/g, "_").slice(0, 60) || "model";
 
 function save(ending, content, type, name = `${fileName()}.${ending}`) {
   const url = URL.createObjectURL(new Blob([content], { type }));
@@ -26,9 +26,8 @@ function standalone() {
   const below = images.length ? TOKEN_ROOM : 0;  // room for the tokens' names
   const [x, y, width, shown] = source.getAttribute("viewBox").split(" ").map(Number);
   const height = shown + below;
-  const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
   fill(copy, { xmlns: SVG, width, height, viewBox: `${x} ${y} ${width} ${height}` }, images);
-  copy.prepend(s("rect", { x, y, width, height, fill: paper }));
+  copy.prepend(s("rect", { x, y, width, height, fill: colourOf("paper") }));
   return copy;
 }
 
@@ -49,7 +48,7 @@ async function png() {
   const svg = standalone();
   const [width, height] = ["width", "height"].map((name) => Number(svg.getAttribute(name)));
   const [font] = document.styleSheets[0].cssRules;  // @font-face, where there are no others
-  svg.prepend(s("style", {}, font.cssText));
+  svg.prepend(s("style", font.cssText));
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(svg))}`;
   await image.decode();
@@ -61,16 +60,10 @@ async function png() {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
-function genericCsv() {
-  const columns = ["name", "type", "shape", "params", "connected_to"];
-  return toCsv([["layer", "type", "output_shape", "params", "connected_to"],
-    ...DATA.generic.rows.map((row) => columns.map((column) => row[column]))]);
-}
-
 const DOWNLOADS = {
   svg: () => save("svg", `<?xml version="1.0" encoding="UTF-8"?>\n${svgText(standalone())}\n`,
     "image/svg+xml"),
   png: async () => save("png", await png(), "image/png"),
-  csv: () => save("csv", generic ? genericCsv() : csv(current()), "text/csv"),
+  csv: () => save("csv", csv(current()), "text/csv"),
   config: () => save("", configJson(current()), "application/json", DATA.configFile),
 };

@@ -7,34 +7,32 @@ const SHAPED = ["InputLayer", "Extract", "Gather", "Masked"];  // low boxes that
 // The geometry: Graphviz' own, or with a sentence the same boxes in one column.
 function figureNow(config) {
   const figure = graphvizFigure(config);
-  return live && sentenceShown() ? stackFigure(figure, config) : figure;
+  return stacked() ? stackFigure(figure, config) : figure;
 }
 
 function graphvizFigure(config) {
-  if (generic) return DATA.generic.figure.model;
   const flags = [state.open > 1, state.open < config.L, state.attention];
   const key = state.open ? flags.map(Number).join("") : "closed";
   return DATA.figure[`${graphKind(config)}/${key}`];
 }
 
 // The layer that a box stands for: of the block that is open.
-const idOf = (box, config) => (generic ? box : filled(box, state.open, config));
+const idOf = (box, config) => filled(box, state.open, config);
 
 function drawFigure(svg) {
   const config = current();
   const figure = figureNow(config);
-  const counted = generic ? null : count(config);
   const [width, height] = figure.size;
-  const margin = live && sentenceShown() ? 0 : 10;
-  const view = [-margin, -margin, width + 2 * margin, height + 2 * margin];
+  const margin = stacked() ? 0 : 10;
+  const viewBox = [-margin, -margin, width + 2 * margin, height + 2 * margin].join(" ");
   const edges = figure.edges.map(([from, to, tensor, points]) =>
     edge(idOf(from, config), idOf(to, config), tensor, points));
   const boxes = Object.entries(figure.nodes)
-    .map(([box, place]) => boxOf(box, place, config, counted));
+    .map(([box, place]) => boxOf(box, place));
   const frames = Object.entries(figure.frames || {})
-    .map(([name, place]) => frame(name, place, config, counted));
+    .map(([name, place]) => frame(name, place));
 
-  svg.setAttribute("viewBox", view.join(" "));
+  svg.setAttribute("viewBox", viewBox);
   svg.replaceChildren(...frames.map(([box]) => box), ...edges, ...boxes,
     ...frames.map(([, header]) => header));
   narrow(svg);
@@ -42,52 +40,47 @@ function drawFigure(svg) {
 }
 
 // What a layer or a part of the attention shows, in a box and in a row of the list.
-function describeLayer(id, config, counted) {
-  if (generic) return describeGeneric(DATA.generic.rows.find((row) => row.name === id));
-  const layer = layerOf(id, config);
+function describeLayer(id) {
+  const layer = layerNow(id);
   const { row, part } = layer;
-  const amount = counted.byRow[layer.partTemplate || layer.template][state.measure];
-  const shape = shapeOf((part || row).output_shape, config);
-  const attention = id.split("/")[0];
-  const name = part ? partTitle(layer, config) : id.replace(/^Encoder-\d+-/, "");
+  const { byRow, total } = countsNow();
+  const amount = byRow[layer.partTemplate || layer.template][state.measure];
+  const shape = shapeNow((part || row).output_shape);
+  const [whole] = id.split("/");
+  const name = part ? partTitle(layer) : generic ? id : id.replace(/^Encoder-\d+-/, "");
+  const { kind, type } = row;
   return {
-    id, name, shape, facts: shape, kind: row.kind, type: row.type, layer,
+    id, name, shape, kind, type, layer, facts: generic ? `${type} ${shape}` : shape,
     label: amount ? UNITS[state.measure].text(amount) : "",
-    fraction: share(amount, counted.total[state.measure]),
-    told: `${part ? `${name} of ${attention}` : `${id}, ${row.type}`}, output ${shape}, ` +
+    fraction: share(amount, total[state.measure]),
+    told: `${part ? `${name} of ${whole}` : `${id}, ${type}`}, output ${shape}, ` +
       toldAmount(amount),
   };
 }
 
-function describeGeneric({ name, type, shape, kind, params }) {
-  return {
-    id: name, name, shape, kind, type, facts: `${type} ${shape}`, fraction: 0,
-    label: params ? grouped(params) : "",
-    told: `${name}, ${type}, output ${shape}, ${toldAmount(params)}`,
-  };
-}
-
 // The same of blocks that are alike.
-function describeBlocks([first, last], config, counted) {
+function describeBlocks([first, last]) {
+  const { block, total } = countsNow();
   const number = last - first + 1;
   const { text, short: shorten, noun } = UNITS[state.measure];
-  const each = counted.block[state.measure];
+  const each = block[state.measure];
   const all = each * BigInt(number);
-  const isWhole = number === config.L;
+  const isWhole = number === current().L;
   const name = isWhole && !state.open ? "Encoder" : `Encoder ${rangeText(first, last)}`;
   return {
     name, kind: "encoder", label: `× ${grouped(number)}`, sum: shorten(all),
     facts: `${text(each)} each, ${text(all)} in all`,
-    fraction: share(all, counted.total[state.measure]),
+    fraction: share(all, total[state.measure]),
     told: `${name}, ${number} blocks alike, ${text(all)} ${noun} in all`,
   };
 }
 
 // The blocks that a box stands for; null: it is a layer.
-function blockRange(box, config) {
-  if (box === ENCODER) return [1, config.L];
+function blockRange(box) {
+  const { L } = current();
+  if (box === ENCODER) return [1, L];
   if (box === "blocks-before") return [1, state.open - 1];
-  return box === "blocks-after" ? [state.open + 1, config.L] : null;
+  return box === "blocks-after" ? [state.open + 1, L] : null;
 }
 
 // A text that is narrowed where it would not fit in its room, less what the text beside it takes.
@@ -108,15 +101,14 @@ function narrow(svg) {
   });
 }
 
-function boxOf(box, place, config, counted) {
-  if (live && sentenceShown()) return rowOfBox(box, place, config, counted);
-  if (!generic && blockRange(box, config)) return blocksBox(box, place, config, counted);
-  return layerBox(idOf(box, config), place, config, counted);
+function boxOf(box, place) {
+  if (stacked()) return rowOfBox(box, place, current(), countsNow());
+  if (!generic && blockRange(box)) return blocksBox(box, place);
+  return layerBox(idOf(box, current()), place);
 }
 
-function layerBox(id, [x, y, width, height], config, counted) {
-  const { name, shape, facts, label, kind, type, fraction, told, layer } =
-    describeLayer(id, config, counted);
+function layerBox(id, [x, y, width, height]) {
+  const { name, shape, facts, label, kind, type, fraction, told, layer } = describeLayer(id);
   const [low, slim] = [height < 40, width < 120];
   const base = low ? 18.5 : 19;
   const heads = layer?.part?.name === "heads";
@@ -131,7 +123,7 @@ function layerBox(id, [x, y, width, height], config, counted) {
     low || slim || heads ? null
       : fitted(facts, width - (opens ? 62 : 24), { class: "shape left", x: 12, y: 35 }),
     !low && fraction > 0.009 ? shareBar(fraction, width, height) : null,
-    ...(heads ? headMarks(layer, config, width) : []),
+    ...(heads ? headMarks(layer, width) : []),
   ];
   return node(id, kind, [x, y], told, parts, opens ? openerOf(width, height) : null);
 }
@@ -141,32 +133,31 @@ function shareBar(fraction, width, height) {
   return s("rect.share", { x: 12, y: height - 5.5, width: wide, height: 2.5, rx: 1.2 });
 }
 
-function node(id, kind, [x, y], told, parts, opener) {
-  const main = s("g.main", {
-    role: "button", tabindex: -1, "aria-label": told,
-    "aria-pressed": String(state.chosen === id), "data-id": id,
-  }, parts);
-  const at = { "data-layer": id, transform: `translate(${x} ${y})` };
-  return s(`g.node.k-${kind}`, at, main, opener);
-}
+const moved = (x, y) => `translate(${x} ${y})`;
 
-function openerOf(width, height) {
-  return s("g.opener", {
-    role: "button", tabindex: -1, "data-act": "attention",
-    "aria-label": "Open the attention: W_Q, W_K, W_V, heads, W_O",
-    transform: `translate(${width - 48} ${height - 20})`,
-  }, s("rect", { width: 38, height: 15, rx: 7.5 }), s("text", { x: 19, y: 11 }, "open"));
-}
+// A part of the figure that is pressed: Tab reaches one of them at a time, arrows the others.
+const pressed = (kind, told, attributes, ...parts) =>
+  s(`g.${kind}`, { role: "button", tabindex: -1, "aria-label": told, ...attributes }, parts);
+const chooser = (id, told, ...parts) =>
+  pressed("main", told, { "data-id": id, "aria-pressed": String(state.chosen === id) }, ...parts);
+
+const node = (id, kind, [x, y], told, parts, opener) => s(`g.node.k-${kind}`,
+  { "data-layer": id, transform: moved(x, y) }, chooser(id, told, parts), opener);
+
+const openerOf = (width, height) =>
+  pressed("opener", "Open the attention: W_Q, W_K, W_V, heads, W_O",
+    { "data-act": "attention", transform: moved(width - 48, height - 20) },
+    s("rect", { width: 38, height: 15, rx: 7.5 }), s("text", { x: 19, y: 11 }, "open"));
 
 // The encoder as a whole, or the blocks before or after the one that is open.
-function blocksBox(box, [x, y, width, height], config, counted) {
-  const [first, last] = blockRange(box, config);
-  const { name, facts, sum, label, told } = describeBlocks([first, last], config, counted);
+function blocksBox(box, [x, y, width, height]) {
+  const [first, last] = blockRange(box);
+  const { name, facts, sum, label, told } = describeBlocks([first, last]);
   const closed = box === ENCODER;
   const decks = (closed ? [8, 4] : last > first ? [4] : []).map((by) =>
     s("rect.deck", { x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
   const times = s("text.times", { x: width - 13, y: closed ? 24 : 20 },
-    closed ? null : s("tspan.shape", {}, `${sum}  `), label);
+    closed ? null : s("tspan.shape", `${sum}  `), label);
   const room = closed ? [13, 46, width - 26, 36] : [13, 30, width - 26, 16];
   const parts = [
     ...decks,
@@ -202,15 +193,12 @@ function marks(first, last, width, height) {
 // Small marks to choose by: of a mark for several, the first. Others reach the same in the panel.
 function drawMarks(first, last, [left, top, width, height], attributesOf, title, layers) {
   return marks(first, last, width, height).map(({ number, last: end, x, y, wide, high }) => {
-    const rects = layers.map(([kind, from, part]) => s("rect", {
-      class: `k-${kind}`, y: (high - 2) * from, width: wide - 2, height: (high - 2) * part,
-    }));
-    const text = high > 10 && wide > 12
-      ? s("text", { x: wide / 2 - 1, y: high / 2 + 2.5 }, number) : null;
-    return s("g", {
-      "aria-hidden": "true", transform: `translate(${left + x} ${top + y})`,
-      ...attributesOf(number, end),
-    }, s("title", {}, `${title} ${rangeText(number, end)}`), rects, text);
+    const rects = layers.map(([kind, from, part]) => s(`rect.k-${kind}`,
+      { y: (high - 2) * from, width: wide - 2, height: (high - 2) * part }));
+    return s("g",
+      { "aria-hidden": "true", transform: moved(left + x, top + y), ...attributesOf(number, end) },
+      s("title", `${title} ${rangeText(number, end)}`), rects,
+      high > 10 && wide > 12 && s("text", { x: wide / 2 - 1, y: high / 2 + 2.5 }, number));
   });
 }
 
@@ -220,37 +208,33 @@ function blockMarks(first, last, room) {
   return drawMarks(first, last, room, attributesOf, "Block", layers);
 }
 
-function headMarks(layer, config, width) {
-  const chosen = layerOf(state.chosen, config);
+function headMarks(layer, width) {
+  const chosen = layerNow(state.chosen);
   const head = chosen?.n === layer.n ? chosen.head : 0;
   const attributesOf = (number, last) => ({
     class: number <= head && head <= last ? "cell on" : "cell",
     "data-head": `${layer.id.split("/")[0]}/head-${number}`,
   });
   const room = [12, 27, width - 24, 32];
-  return drawMarks(1, config.A, room, attributesOf, "Head", [["attention", 0, 1]]);
+  return drawMarks(1, current().A, room, attributesOf, "Head", [["attention", 0, 1]]);
 }
 
 // The frame around an open block or attention, and its header, which lies over the edges.
-function frame(name, [x, y, width, height], config, counted) {
+function frame(name, [x, y, width, height]) {
+  const config = current();
   const block = name === "block";
-  const costs = block ? counted.block : counted.byRow[NAMES.attention];
+  const costs = block ? countsNow().block : countsNow().byRow[NAMES.attention];
   const title = block ? `Encoder ${state.open} of ${config.L}` : "Self-attention";
   const id = block ? ENCODER : filled(NAMES.attention, state.open, config);
   const label = UNITS[state.measure].text(costs[state.measure]);
-  const main = s("g.main", {
-    role: "button", tabindex: -1, "data-id": id,
-    "aria-pressed": String(state.chosen === id),
-    "aria-label": `${title}, ${label} ${UNITS[state.measure].noun}`,
-  }, s("rect.grip", { x: 6, y: 3, width: title.length * 7.7 + 14, height: 24, rx: 5 }),
-  s("text.name", { x: 13, y: 20 }, title));
-  const closer = s("g.closer", {
-    role: "button", tabindex: -1, "data-act": block ? "close" : "attention",
-    "aria-label": block ? "Close the encoder" : "Close the attention",
-    transform: `translate(${width - 28} 6)`,
-  }, s("rect", { x: -2, y: -2, width: 24, height: 24, rx: 5 }),
-  s("path", { d: "M6 6L14 14M14 6L6 14" }));
-  const at = { class: `frame f-${name}`, transform: `translate(${x} ${y})` };
+  const main = chooser(id, `${title}, ${label} ${UNITS[state.measure].noun}`,
+    s("rect.grip", { x: 6, y: 3, width: title.length * 7.7 + 14, height: 24, rx: 5 }),
+    s("text.name", { x: 13, y: 20 }, title));
+  const closer = pressed("closer", `Close the ${block ? "encoder" : "attention"}`,
+    { "data-act": block ? "close" : "attention", transform: moved(width - 28, 6) },
+    s("rect", { x: -2, y: -2, width: 24, height: 24, rx: 5 }),
+    s("path", { d: "M6 6L14 14M14 6L6 14" }));
+  const at = { class: `frame f-${name}`, transform: moved(x, y) };
   return [
     s("g", { ...at, "data-layer": id }, s("rect.box", { width, height, rx: 12 })),
     s("g", at, main, s("text.amount", { x: width - 38, y: 20 }, label), closer),

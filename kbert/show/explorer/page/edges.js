@@ -43,22 +43,17 @@ function rounded(points) {
 // Lights the layer that is pointed at, or else chosen, with its inputs and its outputs.
 function light(svg, pointed) {
   const own = boxNow(pointed || state.chosen);
-  const inputs = new Set();
-  const outputs = new Set();
-  for (const one of svg.querySelectorAll(".edge")) {
-    const { from, to } = one.dataset;
-    one.classList.toggle("in", to === own);
-    one.classList.toggle("out", from === own);
-    if (to === own) inputs.add(from);
-    if (from === own) outputs.add(to);
-  }
-  for (const one of svg.querySelectorAll("[data-layer]")) {
+  const edges = [...svg.querySelectorAll(".edge")];
+  const inputs = edges.filter(({ dataset }) => dataset.to === own);
+  const outputs = edges.filter(({ dataset }) => dataset.from === own);
+  for (const one of svg.querySelectorAll(".edge, [data-layer]")) {
     const { layer } = one.dataset;
+    const isEnd = (end) => (other) => other === one || other.dataset[end] === layer;
+    one.classList.toggle("in", inputs.some(isEnd("from")));
+    one.classList.toggle("out", outputs.some(isEnd("to")));
     one.classList.toggle("chosen", Boolean(state.chosen) && layer === boxNow(state.chosen));
-    one.classList.toggle("in", inputs.has(layer));
-    one.classList.toggle("out", outputs.has(layer));
   }
-  svg.classList.toggle("lit", inputs.size + outputs.size > 0);
+  svg.classList.toggle("lit", inputs.length + outputs.length > 0);
 }
 
 // The box that a layer is drawn in: a head is one of the heads.

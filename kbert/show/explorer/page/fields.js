@@ -1,17 +1,13 @@
 // Sliders and fields: one column a configuration.
 
-const SLIDERS = {  // the least and the most; each step multiplies
-  L: [1, 48], H: [64, 8192], A: [1, 128], FFD: [64, 32768], T: [1000, 300000], P: [16, 8192],
-  G: [1, 8], S: [1, 8192], B: [1, 4096], M: [1, 8192], K: [2, 1000],
-};
-const STEPS = 1000;
+const STEPS = 1000;  // of a slider; each multiplies
 const COLUMNS = ["A", "B"];
 
 const comparing = () => state.configs.length > 1;
 const fieldId = (place, letter) => `${COLUMNS[place]}-${letter}`;
 
 function rangeOf(letter, config) {
-  const [least, most] = SLIDERS[letter];
+  const [least, most] = DATA.letters[letter].range;
   const upper = { S: positionsOf(config), M: config.S }[letter];
   return [least, Math.max(upper || most, least + 1)];
 }
@@ -65,16 +61,15 @@ function typed(letter, text) {
 }
 
 function buildFields() {
-  const presets = Object.keys(DATA.presets);
+  const dtypes = Object.keys(DATA.dtypes);
   $("fields").replaceChildren(
     comparing() ? columnRow() : "",
-    selectRow("preset", "Preset", presets, applyPreset, h("option", { value: "" }, "preset …")),
+    selectRow("preset", "Preset", ["", ...Object.keys(DATA.presets)], applyPreset),
     ...Object.keys(DATA.letters).map(fieldRow),
-    selectRow("dtype", "dtype", Object.keys(DATA.dtypes),
-      (place, name) => setValue(place, "dtype", name)));
+    selectRow("dtype", "dtype", dtypes, (place, name) => setValue(place, "dtype", name)));
   $("fields").classList.toggle("two", comparing());
   $("compare").textContent = comparing() ? "Only one" : "Compare";
-  $("compare").setAttribute("aria-pressed", String(comparing()));
+  $("compare").ariaPressed = comparing();
 }
 
 // Which of two configurations is drawn.
@@ -82,17 +77,16 @@ function columnRow() {
   const choices = COLUMNS.map((name, place) => button(name, () => drawColumnOf(place), {
     class: "column", "data-column": place, title: "Draw this one",
   }));
-  return h("div.field", {}, h("span.label", {}, "Drawn"),
-    h("div.inputs", {}, choices));
+  return h("div.field", h("span.label", "Drawn"), h("div.inputs", choices));
 }
 
-function selectRow(name, title, options, choose, first = null) {
+function selectRow(name, title, options, choose) {
   const selects = state.configs.map((_, place) => h("select", {
     id: fieldId(place, name), "aria-label": `${title} of ${COLUMNS[place]}`,
     onchange: (event) => choose(place, event.target.value),
-  }, first?.cloneNode(true), options.map((one) => h("option", { value: one }, one))));
-  return h("div.field.select", {}, h("label", { for: fieldId(0, name) }, title),
-    h("div.inputs", {}, selects));
+  }, options.map((value) => h("option", { value }, value || `${name} …`))));
+  return h("div.field.select", h("label", { for: fieldId(0, name) }, title),
+    h("div.inputs", selects));
 }
 
 function fieldRow(letter) {
@@ -108,14 +102,14 @@ function fieldRow(letter) {
   const slider = h("input", {
     type: "range", min: 0, max: STEPS, id: `slider-${letter}`, "aria-label": `${title}, slider`,
     oninput: (event) => {
-      const position = Number(event.target.value);
-      const value = fromSlider(letter, position, state.configs[state.active]);
-      setValue(state.active, letter, value, true);
+      const { active, configs } = state;
+      const value = fromSlider(letter, Number(event.target.value), configs[active]);
+      setValue(active, letter, value, true);
     },
   });
-  return h("div.field", {},
-    h("label", { for: fieldId(0, letter) }, h("b", {}, letter), ` ${title}`),
-    h("div.inputs", {}, numbers), slider,
+  return h("div.field",
+    h("label", { for: fieldId(0, letter) }, h("b", letter), ` ${title}`),
+    h("div.inputs", numbers), slider,
     h("p.error", { id: `error-${letter}`, role: "alert" }));
 }
 
@@ -123,7 +117,7 @@ function applyPreset(place, name) {
   if (!name) return;
   state.configs[place] = withPreset(state.configs[place], name);
   drawColumnOf(place);
-  announce(`${name}: ${grouped(count(current()).total.params)} parameters`);
+  announce(`${name}: ${grouped(countsNow().total.params)} parameters`);
 }
 
 function withPreset(config, name) {
@@ -133,33 +127,30 @@ function withPreset(config, name) {
 }
 
 function drawFields() {
-  state.configs.forEach(drawColumn);
   const config = current();
+  const wrong = state.configs.map(problems);
+  const setUnlessTyped = (field, value) => {
+    if (document.activeElement !== field) field.value = value;
+  };
   for (const letter of Object.keys(DATA.letters)) {
-    const wrong = state.configs.map((one) => problems(one)[letter]).find(Boolean) || "";
-    const error = $(`error-${letter}`);
-    if (error.textContent !== wrong) error.textContent = wrong;
+    state.configs.forEach(({ [letter]: value }, place) => {
+      const input = $(fieldId(place, letter));
+      setUnlessTyped(input, Number.isNaN(value) ? "" : value ?? "");
+      input.ariaInvalid = Boolean(wrong[place][letter]);
+      input.classList.toggle("other", state.configs.some((other) => other[letter] !== value));
+    });
+    const error = wrong.map((found) => found[letter]).find(Boolean) || "";
+    if ($(`error-${letter}`).textContent !== error) $(`error-${letter}`).textContent = error;
     const slider = $(`slider-${letter}`);
-    if (document.activeElement !== slider) slider.value = toSlider(letter, config[letter], config);
-    const told = config[letter] ? grouped(config[letter]) : "every position";
-    slider.setAttribute("aria-valuetext", told);
+    setUnlessTyped(slider, toSlider(letter, config[letter], config));
+    slider.ariaValueText = config[letter] ? grouped(config[letter]) : "every position";
   }
+  state.configs.forEach((one, place) => {
+    $(fieldId(place, "dtype")).value = one.dtype;
+    $(fieldId(place, "preset")).value = presetOf(one) || "";
+  });
   document.querySelectorAll(".column").forEach((one, place) =>
-    one.setAttribute("aria-pressed", String(place === state.active)));
-}
-
-function drawColumn(config, place) {
-  const wrong = problems(config);
-  for (const letter of Object.keys(DATA.letters)) {
-    const input = $(fieldId(place, letter));
-    const value = config[letter];
-    if (document.activeElement !== input) input.value = Number.isNaN(value) ? "" : value ?? "";
-    input.setAttribute("aria-invalid", String(Boolean(wrong[letter])));
-    const differs = state.configs.some((other) => other[letter] !== value);
-    input.classList.toggle("other", differs);
-  }
-  $(fieldId(place, "dtype")).value = config.dtype;
-  $(fieldId(place, "preset")).value = presetOf(config) || "";
+    (one.ariaPressed = place === state.active));
 }
 
 // The preset beside which a configuration is compared: the next larger one, or else the one below;
@@ -169,19 +160,19 @@ function otherPreset(config) {
   const size = paramsOf(config);
   const models = Object.keys(DATA.presets).filter((name) => !name.includes("_"))
     .map((name) => ({ name, params: paramsOf(withPreset(config, name)) }))
-    .sort((a, b) => (a.params < b.params ? -1 : 1));
+    .sort((a, b) => Number(a.params - b.params));
   const larger = models.find(({ params }) => params > (size * 11n) / 10n);
   return (larger || models.findLast(({ params }) => params < size) || models.at(-1))?.name || "";
 }
 
 // Beside something else stands what the page was made of; beside that, the next larger preset.
 function toggleCompare() {
-  const { configs } = state;
+  const { configs, active } = state;
   const [first] = sensible;
+  const other = changedSizes(first).length ? { ...DATA.values }
+    : withPreset(first, otherPreset(first));
   cards = false;  // its card has been followed
-  if (comparing()) setConfigs([configs[state.active]]);
-  else if (changedSizes(first).length) setConfigs([...configs, { ...DATA.values }]);
-  else setConfigs([...configs, withPreset(first, otherPreset(first))]);
+  setConfigs(comparing() ? [configs[active]] : [...configs, other]);
 }
 
 const resetFields = () => setConfigs([{ ...DATA.values }]);

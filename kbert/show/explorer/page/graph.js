@@ -5,30 +5,29 @@ const NAMES = {
   output: (n) => (n ? `Encoder-${n}-FeedForward-Norm` : "Embedding-Norm"),
 };
 
-const filled = (text, n, config) => text
+// Puts a block's number into a name; a model that kbert did not build has its names as they are.
+const filled = (text, n, config) => (generic ? text : text
   .replaceAll("{hidden}", NAMES.output(n - 1))
   .replaceAll("{last}", NAMES.output(config.L))
   .replaceAll("{n}", n)
-  .replaceAll("{i}", n - 1);
+  .replaceAll("{i}", n - 1));
 
 // What a name means: its row, the block it is of, the part of its attention; null: nothing here.
 function layerOf(id, config) {
-  const match = /^(?:Encoder-(\d+)-)?([^/]*)(?:\/([a-z_]+)(?:-(\d+))?)?$/.exec(id || "");
-  if (!match) return null;
-  const [, block, rest, partName, head] = match;
-  const n = block ? Number(block) : 0;
-  if (block && !(n >= 1 && n <= config.L)) return null;
-  const graph = graphOf(config);
-  const template = block ? `Encoder-{n}-${rest}` : rest;
-  const row = (block ? graph.block : [...graph.before, ...graph.after])
-    .find((one) => one.name === template);
-  if (!row) return null;
+  const { before, block, after } = graphOf(config);
+  const outside = [...before, ...after].find((one) => one.name === id);
+  if (outside) return { id, row: outside, n: 0, template: id };
+  const [, number, rest, partName, head = 0] =
+    /^Encoder-(\d+)-([^/]*)(?:\/([a-z_]+)(?:-(\d+))?)?$/.exec(id || "") || [];
+  const n = Number(number);
+  const template = `Encoder-{n}-${rest}`;
+  const row = block.find((one) => one.name === template);
+  if (!row || !(n >= 1 && n <= config.L)) return null;
   if (!partName) return { id, row, n, template };
   const name = partName === "head" ? "heads" : partName;
   const part = template === NAMES.attention && DATA.parts.find((one) => one.name === name);
-  const number = head ? Number(head) : 0;
-  if (!part || (partName === "head") !== (number >= 1) || number > config.A) return null;
-  return { id, row, n, template, part, head: number, partTemplate: `${template}/${name}` };
+  if (!part || (partName === "head") !== (head >= 1) || head > config.A) return null;
+  return { id, row, n, template, part, head: Number(head), partTemplate: `${template}/${name}` };
 }
 
 // The rows of the layers of one block, or of those outside the encoder, with their own names.
@@ -36,10 +35,7 @@ function instances(config, n) {
   const graph = graphOf(config);
   const rows = n ? graph.block : [...graph.before, ...graph.after];
   return rows.map((row) => ({
-    row,
-    n,
-    name: filled(row.name, n, config),
-    inputs: filled(row.connected_to, n, config),
+    row, n, name: filled(row.name, n, config), inputs: filled(row.connected_to, n, config),
   }));
 }
 
@@ -60,16 +56,12 @@ function inputsOf(text) {
 
 // What a layer reads and what reads it: [{name, tensor}], looked for where it can be.
 function connections(layer, config) {
-  const blocks = layer.n ? [layer.n, layer.n + 1].filter((n) => n <= config.L) : [1];
-  const near = [0, ...blocks].flatMap((n) => instances(config, n));
-  return connectionsAmong(near, layer.id);
-}
-
-function connectionsAmong(rows, name) {
-  const outputs = rows.flatMap((row) => inputsOf(row.inputs)
-    .filter((input) => input.name === name)
-    .map(({ tensor }) => ({ name: row.name, tensor })));
-  const own = rows.find((row) => row.name === name);
+  const blocks = layer.n ? [layer.n, layer.n + 1] : [1];
+  const near = [0, ...blocks].filter((n) => n <= config.L).flatMap((n) => instances(config, n));
+  const outputs = near.flatMap(({ name, inputs }) => inputsOf(inputs)
+    .filter((input) => input.name === layer.id)
+    .map(({ tensor }) => ({ name, tensor })));
+  const own = near.find((one) => one.name === layer.id);
   return { inputs: own ? inputsOf(own.inputs) : [], outputs };
 }
 
@@ -77,16 +69,17 @@ function connectionsAmong(rows, name) {
 function variablesOf(layer, config) {
   const own = (one) => one.layer === layer.template &&
     (!layer.part || one.variable.startsWith(`${layer.part.name}/`));
-  return DATA.variables.filter(own).map((one) => ({
-    variable: one.variable,
-    place: `${filled(one.layer, layer.n, config)}/${one.variable}`,
-    shapes: one.shapes,
-    names: Object.fromEntries(Object.entries(one.names)
-      .map(([format, name]) => [format, name && filled(name, layer.n, config)])),
+  const inBlock = (name) => name && filled(name, layer.n, config);
+  return DATA.variables.filter(own).map(({ variable, shapes, names }) => ({
+    variable, shapes,
+    place: `${inBlock(layer.template)}/${variable}`,
+    names: Object.fromEntries(Object.entries(names)
+      .map(([format, name]) => [format, inBlock(name)])),
   }));
 }
 
-// A configuration's layers as `kbert account --format csv` prints them.
+// A configuration's layers as `kbert account --format csv` prints them; without formulas where
+// kbert did not build the model.
 const CSV_COLUMNS = ["layer", "type", "output_shape", "connected_to", "group", "params", "formula",
   "arithmetic", "flops", "flops_formula", "activation_bytes", "activation_formula"];
 
@@ -101,12 +94,10 @@ function csv(config) {
       costs.flops, text(row.flops), costs.kept, text(row.kept),
     ];
   });
-  return toCsv([CSV_COLUMNS, ...lines]);
-}
-
-function toCsv(lines) {
   const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  return lines.map((line) => `${line.map((cell) => quote(String(cell))).join(",")}\n`).join("");
+  const columns = generic ? CSV_COLUMNS.indexOf("formula") : CSV_COLUMNS.length;
+  return [CSV_COLUMNS, ...lines].map((line) =>
+    `${line.slice(0, columns).map((cell) => quote(String(cell))).join(",")}\n`).join("");
 }
 
 const SIZES = ["L", "H", "A", "FFD", "T", "P", "G"];  // what makes two models differ

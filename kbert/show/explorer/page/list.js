@@ -10,50 +10,47 @@ function drawList() {
   list.replaceChildren();
   if (!shown) return;
 
-  list.append(h("p.dim", {}, "From the inputs, at the top, to the outputs."),
-    h("ol", {}, generic ? DATA.generic.rows.map((row) => listRow(describeGeneric(row)))
-      : listRows(current())));
+  list.append(h("p.dim", "From the inputs, at the top, to the outputs."),
+    h("ol", listRows()));
   if (focused) elementOf(focused)?.focus({ preventScroll: true });
 }
 
-function listRows(config) {
-  const counted = count(config);
+function listRows() {
+  const config = current();
   const { before, block, after } = graphOf(config);
-  const rows = (all) => all.map((row) =>
-    listRow(describeLayer(filled(row.name, state.open, config), config, counted)));
-  if (!state.open) {
-    return [...rows(before), blocksRow([1, config.L], config, counted), ...rows(after)];
-  }
+  const rows = (all) => all.map((row) => listRow(describeLayer(idOf(row.name, config))));
+  if (!state.open) return [rows(before), generic ? null : blocksRow([1, config.L]), rows(after)];
   const open = rows(block);
   const attention = block.findIndex((row) => row.name === NAMES.attention);
-  open[attention].append(attentionParts(config, counted));
+  open[attention].append(attentionParts());
   return [
-    ...rows(before),
-    state.open > 1 ? blocksRow([1, state.open - 1], config, counted) : null,
-    h("li.open-block", {},
-      h("div.open-head", {}, h("b", {}, `Encoder ${state.open} of ${config.L}`),
+    rows(before),
+    state.open > 1 && blocksRow([1, state.open - 1]),
+    h("li.open-block",
+      h("div.open-head", h("b", `Encoder ${state.open} of ${config.L}`),
         button("Close", () => act("close"), { class: "small", "data-row": "close" })),
-      h("ol", {}, open)),
-    state.open < config.L ? blocksRow([state.open + 1, config.L], config, counted) : null,
-    ...rows(after),
+      h("ol", open)),
+    state.open < config.L && blocksRow([state.open + 1, config.L]),
+    rows(after),
   ];
 }
 
 // A row: a button with a name, an amount, and a bar as long as the layer's part of the whole.
 function listRow(one, attributes = {}, ...more) {
-  const bar = h("span.part", { style: `width:${(one.fraction * 100).toFixed(1)}%` });
-  return h(`li.k-${one.kind}`, {}, h("button.row", {
+  return h(`li.k-${one.kind}`, h("button.row", {
     type: "button", "data-row": one.id, "aria-label": one.told,
     "aria-pressed": String(Boolean(state.chosen) && boxNow(state.chosen) === one.id),
     onclick: () => go(one.id), ...attributes,
-  }, h("span.name", {}, one.name), h("span.amount", {}, one.label),
-  h("span.dim", {}, one.facts), one.fraction > 0.004 ? bar : null), more);
+  }, h("span.name", one.name), h("span.amount", one.label),
+  h("span.dim", one.facts),
+  one.fraction > 0.004 && h("span.part", { style: `width:${(one.fraction * 100).toFixed(1)}%` })),
+  more);
 }
 
 // Blocks that are alike, as one row, with a button for each that opens it.
-function blocksRow([first, last], config, counted) {
+function blocksRow([first, last]) {
   const nearest = state.open < first ? first : last;
-  const row = listRow(describeBlocks([first, last], config, counted), {
+  const row = listRow(describeBlocks([first, last]), {
     "data-row": state.open ? `blocks-${first}` : ENCODER,
     onclick: () => (state.open ? act("open", nearest) : go(ENCODER)),
   }, h("div.block-numbers", { role: "group", "aria-label": "Open a block" },
@@ -65,15 +62,15 @@ function blocksRow([first, last], config, counted) {
   return row;
 }
 
-function attentionParts(config, counted) {
-  const attention = filled(NAMES.attention, state.open, config);
+function attentionParts() {
+  const attention = idOf(NAMES.attention, current());
   const label = `${state.attention ? "Close" : "Open"} its parts: W_Q, W_K, W_V, heads, W_O`;
   const opener = button(label, () => act("attention"), {
     class: "small", "data-row": "parts", "aria-expanded": String(state.attention),
   });
   const parts = DATA.parts.map(({ name }) =>
-    listRow(describeLayer(`${attention}/${name}`, config, counted)));
-  return h("div.parts", {}, opener, state.attention ? h("ol", {}, parts) : null);
+    listRow(describeLayer(`${attention}/${name}`)));
+  return h("div.parts", opener, state.attention && h("ol", parts));
 }
 
 // Brings a layer's row between what lies over the list above and below; with a sentence, its box.

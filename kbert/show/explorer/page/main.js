@@ -25,13 +25,13 @@ function render(change = "all") {
 
 // The header, and where sizes changed the fields and totals.
 function drawSizes(change) {
-  const { total } = count(current());
+  const { total } = countsNow();
   const { alone, unit } = UNITS[state.measure];
   const params = `${grouped(total.params)} parameters`;
   $("total").textContent = alone(total[state.measure]);
   $("total-unit").textContent = unit;
-  $("subtitle").textContent = `${modelName()} · head ${DATA.head}`;
-  document.title = `${modelName()}: ${DATA.family} with head ${DATA.head}, ${params}`;
+  $("subtitle").textContent = `${nameOf(current())} · head ${DATA.head}`;
+  document.title = `${nameOf(current())}: ${DATA.family} with head ${DATA.head}, ${params}`;
   if (change === "layer") return;
   drawFields();
   drawTotals();
@@ -55,55 +55,43 @@ function go(id) {
   if (state.open && (state.open !== open || state.attention !== attention)) {
     bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
   } else {
-    bring(`[data-layer="${CSS.escape(boxNow(id))}"]`, false);
+    bringLayer(id);
   }
   bringRow(id, "nearest");
   announce(id ? `${id} is chosen` : "Nothing is chosen");
 }
 
-const ACTS = {
-  open: (n) => {
-    state.open = n;
-    state.attention = false;
-    if (!state.chosen.startsWith(`Encoder-${n}-`)) state.chosen = ENCODER;
-    render("layer");
-    bring(".f-block", true);
-    announce(`Encoder block ${n} is open`);
-  },
-  close: () => {
-    state.open = 0;
-    state.attention = false;
-    if (state.chosen.startsWith("Encoder-")) state.chosen = ENCODER;
-    view.fitted = true;
-    render("layer");
-  },
-  attention: () => {
+// Opens a block, closes it, or opens and closes its attention.
+function act(name, block = 0) {
+  if (name === "attention") {
     state.attention = !state.attention;
     state.chosen = state.chosen.replace(/\/.*$/, "");
-    if (!state.open) state.open = layerOf(state.chosen, current())?.n || 1;
-    render("layer");
-    bring(state.attention ? ".f-attention" : ".f-block", true);
-  },
-};
-
-const act = (name, value) => ACTS[name](value);
+    state.open ||= layerNow(state.chosen)?.n || 1;
+  } else {
+    const isInside = state.chosen.startsWith(block ? `Encoder-${block}-` : "Encoder-");
+    Object.assign(state, { open: block, attention: false });
+    if (isInside !== Boolean(block)) state.chosen = ENCODER;
+    if (block) announce(`Encoder block ${block} is open`);
+    else view.fitted = true;
+  }
+  render("layer");
+  bring(state.attention ? ".f-attention" : ".f-block", true);
+}
 
 function watchFigure() {
   const svg = drawing();
-  svg.addEventListener("click", (event) => {
+  const onclick = (event) => {
     const { head, open, act: name, id } =
       event.target.closest("[data-head], [data-open], [data-act], [data-id]")?.dataset || {};
     if (head) go(head);
     else if (open) act("open", Number(open));
     else if (name) act(name);
     else if (id) chooseBox(id);
-  });
+  };
   const point = (event) => light(svg, event.target.closest("[data-layer]")?.dataset.layer);
-  svg.addEventListener("pointerover", point);
-  svg.addEventListener("pointerleave", () => light(svg));
+  fill(svg, { onclick, onpointerover: point, onpointerleave: () => light(svg) });
   // not on the SVG: with such a listener it would be a stop of Tab itself
-  pane().addEventListener("focusin", point);
-  pane().addEventListener("keydown", figureKey);
+  fill(pane(), { onfocusin: point, onkeydown: figureKey });
 }
 
 // A box of several blocks opens the one nearest to what is open, the encoder shows its panel.
@@ -119,9 +107,8 @@ const boxButtons = () => [...drawing().querySelectorAll("[role=button]")];
 function rove(id) {
   const all = boxButtons();
   const wanted = id || boxNow(state.chosen);
-  const own = all.find((one) => wanted && one.dataset.id === wanted) ||
-    all.find((one) => one.closest(".node"));
-  own?.setAttribute("tabindex", 0);
+  const own = all.find((one) => one.dataset.id === wanted) || all.find((one) => one.closest(".node"));
+  if (own) own.tabIndex = 0;
   if (id) own?.focus({ preventScroll: true });
 }
 
@@ -135,24 +122,22 @@ function figureKey(event) {
   const next = all[all.indexOf(from) + step];
   const { act: name, id } = from.dataset;
   if (next) {
-    from.setAttribute("tabindex", -1);
-    next.setAttribute("tabindex", 0);
+    from.tabIndex = -1;
+    next.tabIndex = 0;
     next.focus({ preventScroll: true });
     bringElement(next);
   } else if (!step) {
-    const isOpener = !generic && id === state.chosen &&
-      layerOf(id, current())?.template === NAMES.attention;
+    const isOpener = id === state.chosen &&
+      layerNow(id)?.template === NAMES.attention;
     if (name || isOpener) act(name || "attention");
     else chooseBox(id);
   }
 }
 
 function pageKey(event) {
-  if (event.key === "Escape") {
-    if (closeSheet()) return;
+  if (event.key === "Escape" && !closeSheet()) {
     if (state.chosen) go("");
     else if (state.open) act("close");
-    return;
   }
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -172,7 +157,7 @@ const { dataset: page } = document.documentElement;
 function setTheme(name) {
   if (name) page.theme = name;
   else delete page.theme;
-  $("theme").setAttribute("aria-pressed", String(name === "dark"));
+  $("theme").ariaPressed = name === "dark";
   if (live) repaintHeat();
 }
 
@@ -194,17 +179,18 @@ function storedTheme(theme) {
 
 function watchPrint() {
   let theme;
-  addEventListener("beforeprint", () => {
+  const onbeforeprint = () => {
     ({ theme } = page);
     setTheme("light");
     $("table").open = true;
     drawTable();
     if (live) printStrips(true);
-  });
-  addEventListener("afterprint", () => {
+  };
+  const onafterprint = () => {
     setTheme(theme);
     if (live) printStrips(false);
-  });
+  };
+  Object.assign(window, { onbeforeprint, onafterprint });
 }
 
 function watchPage() {
@@ -212,32 +198,24 @@ function watchPage() {
     "zoom-in": () => zoom(1.25), "zoom-out": () => zoom(0.8), fit: fitAll, theme: toggleTheme,
     compare: toggleCompare, reset: resetFields,
   };
-  for (const [id, click] of Object.entries(clicks)) $(id).addEventListener("click", click);
-  $("table").addEventListener("toggle", () => {
+  for (const [id, onclick] of Object.entries(clicks)) Object.assign($(id), { onclick });
+  $("table").ontoggle = () => {
     drawTable();
     if ($("table").open) $("table").scrollIntoView({ block: "start" });
-  });
-  document.addEventListener("click", (event) => {
-    const { download } = event.target.dataset;
+  };
+  document.onclick = ({ target }) => {
+    const { download } = target.dataset;
     if (download) DOWNLOADS[download]();
-    if (download || !event.target.closest("#downloads")) $("downloads").open = false;
-  });
-  document.addEventListener("keydown", pageKey);
-  for (const name of ["hashchange", "popstate"]) {
-    addEventListener(name, () => {
-      if (location.hash !== toFragment()) follow();
-    });
-  }
-}
-
-function buildMeasures() {
-  const titles = MEASURES.map((measure) => [measure, UNITS[measure].title]);
-  const choices = segments("measure", "Numbers in the figure", Object.fromEntries(titles));
-  choices.addEventListener("change", (event) => {
+    if (download || !target.closest("#downloads")) $("downloads").open = false;
+  };
+  document.querySelector(".segments").onchange = (event) => {
     state.measure = event.target.value;
     render("layer");
-  });
-  document.querySelector(".toolbar").prepend(choices);
+  };
+  document.onkeydown = pageKey;
+  window.onpopstate = () => {  // also where a link changes what is behind the #
+    if (location.hash !== toFragment()) follow();
+  };
 }
 
 // Goes where the address says.
@@ -245,7 +223,7 @@ function follow() {
   fromFragment(location.hash || DATA.start || "");
   if (!generic) {
     buildFields();
-    document.querySelector(`[name=measure][value=${state.measure}]`).checked = true;
+    checkMeasure();
   }
   render("url");
   if (live) followSentence();
@@ -253,7 +231,7 @@ function follow() {
   if (!state.chapter && !(live && besideStage())) openSheet("panel", false);
   if (state.open) bring(".f-block", true);
   if (generic && view.scale < 0.7) zoom(0.9 / view.scale);
-  bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
+  bringLayer(state.chosen);
   bringRow(state.chosen);
 }
 
@@ -261,7 +239,6 @@ if (generic) {
   document.documentElement.classList.add("generic");
   $("subtitle").textContent = DATA.origin;
 } else {
-  buildMeasures();
   document.querySelector("[data-download=config]").textContent = DATA.configFile;
 }
 if (live) buildSentence();

@@ -6,94 +6,90 @@ const FORMATS = {
 };
 
 function drawPanel() {
-  $("panel").replaceChildren(...panelOf(state.chosen).filter(Boolean));
+  $("panel").replaceChildren(...panelOf(state.chosen));
 }
 
 function panelOf(id) {
-  if (generic) {
-    const row = DATA.generic.rows.find((one) => one.name === id);
-    return row ? genericPanel(row) : genericOverview();
-  }
-  const config = current();
-  const counted = count(config);
-  const layer = layerOf(id, config);
-  if (layer) return layerPanel(layer, config, counted);
-  return id === ENCODER ? encoderPanel(config, counted) : overview(config, counted);
+  const layer = layerNow(id);
+  if (layer) return layerPanel(layer);
+  return id === ENCODER ? encoderPanel() : overview();
 }
 
-const dim = (text) => h("span.dim", {}, text);
-const section = (title, ...children) => h("section", {}, h("h3", {}, title), ...children);
+const COSTS = generic ? ["params"] : ["params", "flops", "kept"];
+
+const dim = (text) => h("span.dim", text);
+const section = (title, ...children) => h("section", h("h3", title), ...children);
 const bigNumber = (amount, ...more) =>
-  h("p.big", {}, h("b", {}, grouped(amount)), ...more);
+  h("p.big", h("b", grouped(amount)), ...more);
 
 function heading(kind, title, under) {
-  return h(`header.panel-head.k-${kind}`, {},
+  return h(`header.panel-head.k-${kind}`,
     h("span.dot", { "aria-hidden": "true" }),
-    h("div", {}, h("h2", { id: "panel-title", tabindex: -1 }, title), h("p.dim", {}, under)));
+    h("div", h("h2", { id: "panel-title", tabindex: -1 }, title), h("p.dim", under)));
 }
 
-function layerPanel(layer, config, counted) {
+function layerPanel(layer) {
   const { row, part, head } = layer;
   const key = part ? layer.partTemplate : layer.template;
   const source = part || row;
   const note = DATA.notes[key] || {};
-  const under = part ? `part of ${layer.id.split("/")[0]}` : `${row.type} · ${row.group}`;
-  const costs = ["params", "flops", "kept"].map((measure) =>
-    costSection(measure, source[measure], counted.byRow[key], counted, config));
+  const under = part ? `part of ${layer.id.split("/")[0]}`
+    : [row.type, row.group].filter(Boolean).join(" · ");
+  const costs = COSTS.map((measure) =>
+    costSection(measure, source[measure], countsNow().byRow[key]));
   return [
-    heading(row.kind, part ? partTitle(layer, config) : layer.id, under),
-    note.does ? h("p", {}, note.does) : null,
-    ...(head ? [headSection(layer, config)] : [shapeSection(source, config), ...costs]),
-    part ? partSection(layer, config) : connectionSection(layer, config),
-    head ? null : variableSection(layer, config),
-    documentSection(layer, key, note, config),
+    heading(row.kind, part ? partTitle(layer) : layer.id, under),
+    note.does && h("p", note.does),
+    ...(head ? [headSection(layer)] : [shapeSection(source), ...costs]),
+    part ? partSection(layer) : connectionSection(layer),
+    head ? null : variableSection(layer),
+    documentSection(layer, key, note),
   ].filter(Boolean);
 }
 
-function partTitle({ part, head }, config) {
-  if (head) return `Head ${head} of ${config.A}`;
-  return part.name === "heads" ? `${config.A} heads of ${config.H / config.A}` : part.title;
+function partTitle({ part, head }) {
+  const { A, H } = current();
+  if (head) return `Head ${head} of ${A}`;
+  return part.name === "heads" ? `${A} heads of ${H / A}` : part.title;
 }
 
-function shapeSection(source, config) {
-  const shape = shapeOf(source.output_shape, config);
-  return section("Output shape", h("p", {}, h("code", {}, shape), " ", dim(source.output_shape)));
+function shapeSection(source) {
+  const shape = shapeNow(source.output_shape);
+  const inLetters = shape === source.output_shape ? null : dim(` ${source.output_shape}`);
+  return section("Output shape", h("p", h("code", shape), inLetters));
 }
 
-function costSection(measure, formula, costs, counted, config) {
+function costSection(measure, formula, costs) {
   const amount = costs[measure];
   const { noun, short: shorten } = UNITS[measure];
   const title = { params: "Parameters", flops: "FLOPs, forward", kept: "Bytes" }[measure];
-  const lines = [bigNumber(amount, measure === "kept" ? ` ${noun}, kept for the backward pass` : "",
-    amount && measure !== "params" ? dim(` ${shorten(amount)}`) : "")];
-  if (amount) {
-    const part = share(amount, counted.total[measure]);
-    lines.push(
-      h("p.share-line", {}, h("progress", { value: part, "aria-hidden": "true" }),
-        `${percent(part)} of the whole`),
-      h("div.formula", {}, formulaMath(formula, config, false), dim("="),
-        formulaMath(formula, config, true)));
-  }
-  if (measure === "kept" && costs.params) {
-    lines.push(h("p", {}, `${grouped(costs.bytes)} bytes of weights `, dim(bytes(costs.bytes))));
-  }
-  return section(title, ...lines);
+  const part = share(amount, countsNow().total[measure]);
+  return section(title,
+    bigNumber(amount, measure === "kept" && ` ${noun}, kept for the backward pass`,
+      measure !== "params" && amount > 0 && dim(` ${shorten(amount)}`)),
+    amount > 0 && h("p.share-line", h("progress", { value: part, "aria-hidden": "true" }),
+      `${percent(part)} of the whole`),
+    amount > 0 && !generic && h("div.formula",
+      formulaMath(formula, false), dim("="), formulaMath(formula, true)),
+    measure === "kept" && costs.params > 0 &&
+      h("p", `${grouped(costs.bytes)} bytes of weights `, dim(bytes(costs.bytes))));
 }
 
 // One head's part: H/A columns of W_Q, W_K and W_V with their biases, H/A rows of W_O.
-function headSection({ head }, config) {
-  const wide = config.H / config.A;
+function headSection({ head }) {
+  const { A, H } = current();
+  const wide = H / A;
   const slice = `${grouped((head - 1) * wide)} … ${grouped(head * wide - 1)}`;
   return section("Its slices",
-    h("p", {}, `Columns ${slice} of W_Q, W_K and W_V, each ${grouped(config.H)} × ${wide}, with ` +
+    h("p", `Columns ${slice} of W_Q, W_K and W_V, each ${grouped(H)} × ${wide}, with ` +
       `${wide} of each bias; rows ${slice} of W_O.`));
 }
 
-function partSection(layer, config) {
-  const attention = layer.id.split("/")[0];
-  const heads = Array.from({ length: Math.min(config.A, MOST_MARKS) }, (_, place) =>
+function partSection(layer) {
+  const [attention] = layer.id.split("/");
+  const heads = Array.from({ length: Math.min(current().A, MOST_MARKS) }, (_, place) =>
     layerButton(`${attention}/head-${place + 1}`, String(place + 1), `Head ${place + 1}`));
-  return section("In this attention", h("div.chips", {}, layerButton(attention, "the whole layer")),
+  return section("In this attention", h("div.chips", layerButton(attention, "the whole layer")),
     h("div.chips", { role: "group", "aria-label": "Heads" }, dim("Heads"), heads));
 }
 
@@ -103,31 +99,33 @@ function layerButton(id, label, told) {
   });
 }
 
-function connectionSection(layer, config) {
-  const { inputs, outputs } = connections(layer, config);
+function connectionSection(layer) {
+  const { inputs, outputs } = connections(layer, current());
   return section("Connections", linkList("reads", inputs, "what the user gives"),
     linkList("read by", outputs, "is an output of the model"));
 }
 
 function linkList(title, links, none = "") {
-  const items = links.map(({ name, tensor }) => h("li", {}, layerButton(name, name),
+  const items = links.map(({ name, tensor }) => h("li", layerButton(name, name),
     tensor ? dim(` output ${tensor}`) : ""));
-  return h("div.links", {}, dim(title), items.length ? h("ul", {}, items) : none);
+  return h("div.links", dim(title), items.length ? h("ul", items) : none);
 }
 
-function variableSection(layer, config) {
-  const variables = variablesOf(layer, config);
+function variableSection(layer) {
+  const variables = variablesOf(layer, current());
   if (!variables.length) return null;
-  const shapeText = (shape) => (shape ? shapeOf(shape, config) : "");
-  const nameIn = ({ names, shapes }, format) => (names[format]
-    ? h("td", {}, h("code", {}, broken(names[format])), dim(` ${shapeText(shapes[format])}`))
-    : h("td", {}, dim("has no name for it")));
+  const shapeText = (shape) => dim(shape ? ` ${shapeNow(shape)}` : "");
+  const nameIn = ({ names, shapes }, format) => h("td", names[format]
+    ? [h("code", broken(names[format])), shapeText(shapes[format])]
+    : dim("has no name for it"));
+  const namesOf = (one) =>
+    tableOf({ class: "names", "aria-label": `${one.variable} in each format` }, [],
+      Object.entries(FORMATS).map(([format, title]) => [title, nameIn(one, format)]));
   return section(variables.length > 1 ? `${variables.length} variables` : "1 variable",
-    variables.map((one) => h("div.variable", {},
-      h("h4", {}, one.variable, " ", dim(shapeText(one.shapes.kbert))),
-      changedSizes(config).length ? null : weightFigures(one.place),
-      tableOf({ class: "names", "aria-label": `${one.variable} in each format` }, [],
-        Object.entries(FORMATS).map(([format, title]) => [title, nameIn(one, format)])))));
+    variables.map((one) => h("div.variable",
+      h("h4", one.variable, shapeText(one.shapes.kbert)),
+      changedSizes(current()).length ? null : weightFigures(one.place),
+      generic ? null : namesOf(one))));
 }
 
 // A long name that may break after its separators.
@@ -135,16 +133,16 @@ function broken(name) {
   return name.split(/(?<=[/._])/).flatMap((piece, place) => (place ? [h("wbr"), piece] : [piece]));
 }
 
-function documentSection(layer, key, note, config) {
+function documentSection(layer, key, note) {
   const printed = layer.part ? null : DATA.document[layer.template];
   const errata = layer.head ? [] : DATA.errata.filter((one) => one.layers.includes(layer.template))
-    .filter((one) => namesOnlyLayersOf(one.true, config))
+    .filter((one) => namesOnlyLayersOf(one.true))
     .filter((one) => !layer.part || (one.document === "000" && layer.part.name === "query"));
-  const lines = note.document ? [h("p", {}, note.document)] : [];
+  const lines = note.document ? [h("p", note.document)] : [];
   if (printed && layer.n <= 12) {
-    const here = [shapeOf(layer.row.output_shape, config), count(config).byRow[key].params];
+    const here = [shapeNow(layer.row.output_shape), countsNow().byRow[key].params];
     const same = printed[0] === here[0] && BigInt(printed[1]) === here[1];
-    lines.push(h("p", {}, "Its table, for base with 512 tokens: ", h("code", {}, printed[0]),
+    lines.push(h("p", "Its table, for base with 512 tokens: ", h("code", printed[0]),
       `, ${grouped(printed[1])}. `,
       same ? "The same here." : dim(`Here: ${here[0]}, ${grouped(here[1])}.`)));
   }
@@ -154,18 +152,20 @@ function documentSection(layer, key, note, config) {
 }
 
 function erratum(one) {
-  return h("div.erratum", {},
-    h("p", {}, h("b", {}, `${one.source_says}: `), one.says, "."),
-    h("p", {}, h("b", {}, "Correct: "), one.true, "."), h("p.dim", {}, one.arithmetic));
+  return h("div.erratum",
+    h("p", h("b", `${one.source_says}: `), one.says, "."),
+    h("p", h("b", "Correct: "), one.true, "."), h("p.dim", one.arithmetic));
 }
 
 // Whether the layers that a text names are all in the graph.
-function namesOnlyLayersOf(text, config) {
+function namesOnlyLayersOf(text) {
   const named = text.match(/\b(?:Input|Embedding|MLM|NSP)-[A-Z]\w+/g) || [];
-  return named.every((name) => layerOf(name, config));
+  return named.every(layerNow);
 }
 
-function encoderPanel(config, counted) {
+function encoderPanel() {
+  const counted = countsNow();
+  const { L } = current();
   const lines = MEASURES.map((measure) => {
     const { title, short: shorten } = UNITS[measure];
     const all = counted.encoder[measure];
@@ -173,7 +173,7 @@ function encoderPanel(config, counted) {
       percent(share(all, counted.total[measure]))];
   });
   const number = h("input", {
-    type: "number", id: "open-number", min: 1, max: config.L, value: state.open || 1,
+    type: "number", id: "open-number", min: 1, max: L, value: state.open || 1,
     required: true, "aria-label": "Block to open",
   });
   const open = (event) => {
@@ -181,10 +181,9 @@ function encoderPanel(config, counted) {
     act("open", Number(number.value));
   };
   return [
-    heading("encoder", state.open ? `Encoder ${state.open} of ${config.L}` : "Encoder",
-      config.L === 1 ? "1 block" : `${grouped(config.L)} blocks, alike but for their weights`),
-    h("p", {}, "Each block reads the hidden states of the one below: attention, " +
-      "then a feed-forward layer, each with dropout, a residual connection and a normalization."),
+    heading("encoder", state.open ? `Encoder ${state.open} of ${L}` : "Encoder",
+      L === 1 ? "1 block" : `${grouped(L)} blocks, alike but for their weights`),
+    h("p", DATA.notes.encoder.does),
     tableOf({ class: "sums" }, ["a block", "all", "of the whole"], lines),
     section("Open a block", h("form.chips", { onsubmit: open }, number,
       h("button", { type: "submit" }, "Open"),
@@ -192,64 +191,22 @@ function encoderPanel(config, counted) {
   ];
 }
 
-const KEYS = {
-  "/": "search",
-  "← ↑ → ↓": "from box to box",
-  Enter: "choose, open",
-  Esc: "close, choose nothing",
-};
-const STILL_KEYS = { "+ − 0": "zoom, fit" };
-const LIVE_KEYS = {
-  "↑ ↓": "outside of boxes: the next block",
-  "Alt ← →": "at a token: swap its word with the next one",
-};
-
-function overview(config, counted) {
-  const own = !changedSizes(config).length;
-  const origin = own && DATA.origin ? ` · ${DATA.origin}` : "";
-  const total = grouped(counted.total.params);
+function overview() {
+  const { params } = countsNow().total;
+  const own = !changedSizes(current()).length;
+  const facts = [generic ? "" : `${DATA.family}, head ${DATA.head}`, own && DATA.origin];
+  const number = generic ? ` in ${grouped(DATA.graphs.all.before.length)} layers` : "";
   // what is said of published totals, where the total here is one of them
   const published = DATA.errata.filter(({ preset, arithmetic }) =>
-    preset && arithmetic.split(/[^\d,]+/).includes(total));
-  const keys = section("Keys", h("dl.keys", {},
-    Object.entries({ ...KEYS, ...(live ? LIVE_KEYS : STILL_KEYS) }).flatMap(([key, text]) =>
-      [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])));
-  keys.classList.add("keys-section");  // of no use where there is no keyboard
+    preset && arithmetic.split(/[^\d,]+/).includes(grouped(params)));
   const missing = own && DATA.missing ? DATA.missing.join(", ") : "";
   return [
-    heading("encoder", nameOf(config), `${DATA.family}, head ${DATA.head}${origin}`),
-    missing ? warning(`Not in the checkpoint: ${missing}.`) : null,
-    bigNumber(counted.total.params, " parameters"),
-    h("p", {}, "Choose a layer to see its shape, why it has that many parameters, what it costs, " +
-      "what it is called in each format. A number in the encoder opens that block, its attention " +
-      "opens into W_Q, W_K, W_V, the heads and W_O. The sliders make another model of it."),
-    keys,
-    published.length ? section("Of the totals", ...published.map(erratum)) : null,
-    section("What is counted", ...DATA.conventions.map((text) => h("p.dim", {}, text))),
+    heading(generic ? "other" : "encoder", nameOf(current()), facts.filter(Boolean).join(" · ")),
+    missing && warning(`Not in the checkpoint: ${missing}.`),
+    bigNumber(params, ` parameters${number}`),
+    h(generic ? "p.warning" : "p", DATA.notes.model.does),
+    $("keys").content.cloneNode(true),
+    published.length > 0 && section("Of the totals", ...published.map(erratum)),
+    section("What is counted", ...DATA.conventions.map((text) => h("p.dim", text))),
   ].filter(Boolean);
-}
-
-function genericPanel(row) {
-  const rows = DATA.generic.rows.map(({ name, connected_to: inputs }) => ({ name, inputs }));
-  const { inputs, outputs } = connectionsAmong(rows, row.name);
-  const places = Object.keys(DATA.tensors).filter((place) => place.startsWith(`${row.name}/`));
-  return [
-    heading(row.kind, row.name, row.type),
-    section("Output shape", h("p", {}, h("code", {}, row.shape))),
-    section("Parameters", bigNumber(row.params)),
-    section("Connections", linkList("reads", inputs), linkList("read by", outputs)),
-    places.length ? section("Variables", places.map((place) => h("div.variable", {},
-      h("h4", {}, place.slice(row.name.length + 1)), weightFigures(place)))) : null,
-  ];
-}
-
-function genericOverview() {
-  const { rows } = DATA.generic;
-  return [
-    heading("other", DATA.title, DATA.origin),
-    warning("This model is not a graph that kbert builds: its layers are drawn as they are, " +
-      "without formulas, costs or another configuration."),
-    bigNumber(rows.reduce((all, row) => all + row.params, 0),
-      ` parameters in ${grouped(rows.length)} ${rows.length === 1 ? "layer" : "layers"}`),
-  ];
 }

@@ -6,14 +6,13 @@ const PART_OF_LABEL = 0.035;   // of the height, that a label needs
 
 function drawScale() {
   if (generic) return;
-  const all = sensible.map((config) => ({ config, counted: count(config) }));
-  const wholes = all.map(({ counted }) => counted.total[state.measure]);
+  const wholes = counts.map(({ total }) => total[state.measure]);
   const most = wholes.reduce((found, one) => (one > found ? one : found), 1n);
   $("scale").classList.toggle("two", comparing());
   $("scale").replaceChildren(
-    h("h2.scale-title", {}, "To scale"),
-    h("div.towers", {}, all.map(({ config, counted }, place) =>
-      tower(config, counted, COLUMNS[place], share(wholes[place], most)))));
+    h("h2.scale-title", "To scale"),
+    h("div.towers", sensible.map((config, place) =>
+      tower(config, counts[place], COLUMNS[place], share(wholes[place], most)))));
 }
 
 // One model: its layers as pieces, and the parts of it that are large enough with their names.
@@ -23,17 +22,16 @@ function tower(config, counted, column, height) {
   const told = groups.map(({ name, part, amount }) =>
     `${name} ${percent(part)}, ${shorten(amount)}`).join("; ");
   const whose = comparing() ? `${column}: ${nameOf(config)}, ` : "";
-  const drawn = groups.map(({ name, part, pieces }) => h("div",
-    { class: "group", style: growing(part) }, pieces.map(pieceOf),
-    part * height > PART_OF_LABEL
-      ? h("span.group-name", {}, name, h("br"), percent(part)) : null));
+  const drawn = groups.map(({ name, part, pieces }) => h("div.group", { style: growing(part) },
+    pieces.map(pieceOf),
+    part * height > PART_OF_LABEL && h("span.group-name", name, h("br"), percent(part))));
   return h("div.tower", { "data-tower": column },
     h("div.pieces-up", {
       role: "img", style: `height:${(height * 100).toFixed(2)}%`,
       "aria-label": `${whose}to scale by ${title}: ${told}`,
     }, drawn),
-    h("p.tower-name", {},
-      comparing() ? h("b", {}, `${column} ${presetOf(config) || ""} `) : null,
+    h("p.tower-name",
+      comparing() && h("b", `${column} ${presetOf(config) || ""} `),
       shorten(counted.total[state.measure])));
 }
 
@@ -50,26 +48,23 @@ const pieceOf = ({ id, kind, part, amount }) => h("span", {
 function groupsOf(config, counted) {
   const { before, block, after } = graphOf(config);
   const amountOf = (row) => counted.byRow[row.name][state.measure];
-  const groups = {};
-  const add = (group, id, kind, amount) => {
-    const part = share(amount, counted.total[state.measure]);
-    if (part) (groups[group] ||= []).push({ id, kind, amount, part });
-  };
-  const addBlocks = (n, number) => {
-    for (const kind of ["attention", "feedforward", "joint"]) {
-      const rows = block.filter((row) => kindInBlock(row) === kind);
-      const id = n ? filled(rows[0].name, n, config) : ENCODER;
-      add("encoder", id, kind, sum(rows.map(amountOf)) * BigInt(number));
-    }
-  };
-  for (const row of before) add(row.group, row.name, row.kind, amountOf(row));
-  if (config.L > MOST_DRAWN_BLOCKS) addBlocks(0, config.L);
-  else for (let n = 1; n <= config.L; n += 1) addBlocks(n, 1);
-  for (const row of after) add(row.group, row.name, row.kind, amountOf(row));
-  return Object.entries(groups).map(([name, pieces]) => {
-    const amount = sum(pieces.map((one) => one.amount));
-    return { name, pieces, amount, part: share(amount, counted.total[state.measure]) };
+  const partOf = (amount) => share(amount, counted.total[state.measure]);
+  const pieceOfRow = (row) =>
+    ({ group: row.group, id: row.name, kind: row.kind, amount: amountOf(row) });
+  const piecesOfBlock = (n, number = 1) => ["attention", "feedforward", "joint"].map((kind) => {
+    const rows = block.filter((row) => kindInBlock(row) === kind);
+    const id = n ? filled(rows[0].name, n, config) : ENCODER;
+    return { group: "encoder", id, kind, amount: sum(rows.map(amountOf)) * BigInt(number) };
   });
+  const blocks = config.L > MOST_DRAWN_BLOCKS ? piecesOfBlock(0, config.L)
+    : Array.from({ length: config.L }, (_, place) => piecesOfBlock(place + 1)).flat();
+  const all = [...before.map(pieceOfRow), ...blocks, ...after.map(pieceOfRow)]
+    .map((piece) => ({ ...piece, part: partOf(piece.amount) }));
+  return Object.entries(Object.groupBy(all.filter(({ part }) => part), ({ group }) => group))
+    .map(([name, pieces]) => {
+      const amount = sum(pieces.map((one) => one.amount));
+      return { name, pieces, amount, part: partOf(amount) };
+    });
 }
 
 const kindInBlock = ({ kind }) => (["attention", "feedforward"].includes(kind) ? kind : "joint");
@@ -77,13 +72,15 @@ const kindInBlock = ({ kind }) => (["attention", "feedforward"].includes(kind) ?
 // A pointer's shortcut: the figure has the same layers as boxes, which the keyboard reaches.
 function watchScale() {
   const pieceAt = (event) => event.target.closest("[data-piece]");
-  $("scale").addEventListener("click", (event) => {
+  const onclick = (event) => {
     const piece = pieceAt(event);
     if (!piece) return;
     drawColumnOf(COLUMNS.indexOf(piece.closest("[data-tower]").dataset.tower));
     go(piece.dataset.piece);
+  };
+  fill($("scale"), {
+    onclick,
+    onpointerover: (event) => light(drawing(), pieceAt(event)?.dataset.piece),
+    onpointerleave: () => light(drawing()),
   });
-  $("scale").addEventListener("pointerover", (event) =>
-    light(drawing(), pieceAt(event)?.dataset.piece));
-  $("scale").addEventListener("pointerleave", () => light(drawing()));
 }

@@ -5,12 +5,8 @@ let found = [];
 let marked = -1;
 
 function* searchable() {
-  if (generic) {
-    for (const row of DATA.generic.rows) yield { id: row.name, text: row.name, under: row.type };
-    return;
-  }
   const config = current();
-  yield { id: ENCODER, text: "Encoder", under: `blocks: ${config.L}` };
+  if (!generic) yield { id: ENCODER, text: "Encoder", under: `blocks: ${config.L}` };
   for (const { row, name, n } of everyLayer(config)) {
     yield { id: name, text: name, under: row.type };
     for (const { variable, names } of variablesOf({ template: row.name, n }, config)) {
@@ -49,19 +45,19 @@ function drawFound() {
       event.preventDefault();
       pick(place);
     },
-  }, h("code", {}, broken(text)), h("span.dim", {}, under)));
+  }, h("code", broken(text)), dim(under)));
   $("found").replaceChildren(...(options.length ? options : [none]));
   $("found").hidden = !open;
-  input.setAttribute("aria-expanded", String(open));
-  input.setAttribute("aria-activedescendant", marked >= 0 ? `found-${marked}` : "");
-  if (marked >= 0) options[marked].scrollIntoView({ block: "nearest" });
+  input.ariaExpanded = open;
+  input.setAttribute("aria-activedescendant", open && found.length ? `found-${marked}` : "");
+  options[marked]?.scrollIntoView({ block: "nearest" });
 }
 
 function pick(place) {
-  const entry = found[place];
-  if (!entry) return;
+  const { id } = found[place] || {};
+  if (!id) return;
   closeSearch();
-  go(entry.id);
+  go(id);
 }
 
 function closeSearch() {
@@ -76,14 +72,11 @@ function findLayers() {
 }
 
 function watchSearch() {
-  const input = $("search");
-  input.addEventListener("input", findLayers);
-  input.addEventListener("focus", drawFound);
-  input.addEventListener("blur", () => {
+  const onblur = () => {
     $("found").hidden = true;
-    input.setAttribute("aria-expanded", "false");
-  });
-  input.addEventListener("keydown", (event) => {
+    $("search").ariaExpanded = false;
+  };
+  const onkeydown = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && found.length) {
       marked = (marked + step + found.length) % found.length;
@@ -95,5 +88,6 @@ function watchSearch() {
       closeSearch();
       event.stopPropagation();
     }
-  });
+  };
+  Object.assign($("search"), { oninput: findLayers, onfocus: drawFound, onblur, onkeydown });
 }

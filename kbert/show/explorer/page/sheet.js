@@ -36,7 +36,7 @@ function showSheet(name) {
   if (name) document.body.dataset.sheet = name;
   else delete document.body.dataset.sheet;
   document.querySelectorAll("button[data-sheet]").forEach((one) =>
-    one.setAttribute("aria-expanded", String(one.dataset.sheet === name)));
+    (one.ariaExpanded = one.dataset.sheet === name));
 }
 
 // How to find an element again after it was drawn anew: rows and boxes by their names.
@@ -49,13 +49,12 @@ function markOf(element) {
 const elementOf = (mark) => (typeof mark === "string" ? document.querySelector(mark) : mark);
 
 function watchSheets() {
-  document.querySelectorAll("button[data-sheet]").forEach((one) =>
-    one.addEventListener("click", () => {
-      if (openedSheet() === one.dataset.sheet) closeSheet();
-      else openSheet(one.dataset.sheet);
-    }));
+  document.querySelectorAll("button[data-sheet]").forEach((one) => {
+    const { sheet } = one.dataset;
+    one.onclick = () => (openedSheet() === sheet ? closeSheet() : openSheet(sheet));
+  });
   document.querySelectorAll(".sheet-bar").forEach((bar) => {
-    bar.querySelector(".close").addEventListener("click", closeSheet);
+    bar.querySelector(".close").onclick = closeSheet;
     watchPull(bar, bar.parentElement);
   });
 }
@@ -63,17 +62,18 @@ function watchSheets() {
 // A sheet follows the finger that pulls at its bar.
 function watchPull(bar, sheet) {
   let start = null;
-  bar.addEventListener("pointerdown", (event) => {
+  const onpointerdown = (event) => {
     if (event.target.closest("button")) return;
     start = event.clientY;
     bar.setPointerCapture(event.pointerId);
-  });
-  bar.addEventListener("pointermove", (event) => {
+  };
+  const onpointermove = (event) => {
     if (start !== null) sheet.style.translate = `0 ${Math.max(0, event.clientY - start)}px`;
-  });
-  bar.addEventListener("lostpointercapture", (event) => {
+  };
+  const onlostpointercapture = (event) => {
     if (event.clientY - start > PULL) closeSheet();
     start = null;
     sheet.style.translate = "";
-  });
+  };
+  Object.assign(bar, { onpointerdown, onpointermove, onlostpointercapture });
 }

@@ -1,12 +1,11 @@
 // What is shown: one or two configurations, what is open and chosen, the numbers in the figure;
 // kept in the URL's fragment.
 
-const generic = Boolean(DATA.generic);
 const live = DATA.live || null;  // a sentence and the model that it goes through
-const LETTERS = generic ? [] : [...Object.keys(DATA.letters), "dtype"];
+const LETTERS = [...Object.keys(DATA.letters), "dtype"];
 
 const state = {
-  configs: generic ? [] : [{ ...DATA.values }],
+  configs: [{ ...DATA.values }],
   active: 0,
   open: 0,             // the encoder block that is open
   attention: false,    // whether its attention is
@@ -20,7 +19,12 @@ const state = {
 const sensible = [];
 
 const current = () => sensible[state.active];
-const modelName = () => (generic ? DATA.title : nameOf(current()));
+
+// What they come to, and short ways to ask for what is drawn.
+const counts = [];
+const countsNow = () => counts[state.active];
+const layerNow = (id) => layerOf(id, current());
+const shapeNow = (shape) => shapeOf(shape, current());
 
 function settle() {
   state.configs.forEach((config, place) => {
@@ -28,20 +32,19 @@ function settle() {
     else if (!sensible[place]) sensible[place] = { ...DATA.values };
   });
   sensible.length = state.configs.length;
-  if (generic) return;
+  counts.splice(0, 2, ...sensible.map(count));
   if (state.open > current().L) state.open = 0;
   if (!isKnown(state.chosen)) state.chosen = "";
 }
 
 function isKnown(id) {
-  if (generic) return DATA.generic.rows.some((row) => row.name === id);
-  return id === "encoder" || Boolean(layerOf(id, current()));
+  return Boolean(layerNow(id)) || (id === "encoder" && !generic);
 }
 
 // Opens what a chosen layer is in.
 function choose(id) {
   state.chosen = id;
-  const layer = generic || id === "encoder" ? null : layerOf(id, current());
+  const layer = layerNow(id);
   if (layer?.n) state.open = layer.n;
   if (layer?.part) state.attention = true;
 }
@@ -71,21 +74,21 @@ function toFragment() {
 
 function fromFragment(fragment) {
   const [id, ...settings] = fragment.replace(/^#/, "").split("&");
-  const view = Object.fromEntries(settings.map((one) => one.split("=")));
-  if (!generic) {
-    state.configs = [{ ...DATA.values }];
-    for (const [name, value] of Object.entries(view)) readSetting(state.configs, name, value);
-    state.open = Number(view.open) || 0;
-    state.attention = view.attention === "open";
-    state.active = view.drawn === "B" && state.configs[1] ? 1 : 0;
-    state.measure = MEASURES.includes(view.measure) ? view.measure : "params";
-    state.chapter = Object.hasOwn(CHAPTERS, view.chapter) ? view.chapter : "";
-    if (live) readSentence(view);
-  }
+  const view = generic ? {} : Object.fromEntries(settings.map((one) => one.split("=")));
+  const configs = [{ ...DATA.values }];
+  for (const [name, value] of Object.entries(view)) readSetting(configs, name, value);
+  Object.assign(state, {
+    configs,
+    open: Number(view.open) || 0,
+    attention: view.attention === "open",
+    active: view.drawn === "B" && configs[1] ? 1 : 0,
+    measure: MEASURES.includes(view.measure) ? view.measure : "params",
+    chapter: Object.hasOwn(CHAPTERS, view.chapter) ? view.chapter : "",
+  });
+  if (live) readSentence(view);
   settle();
   const name = decodeName(id);
-  if (isKnown(name)) choose(name);
-  else state.chosen = "";
+  choose(isKnown(name) ? name : "");
 }
 
 function decodeName(id) {
@@ -102,11 +105,8 @@ function readSetting(configs, name, value) {
   if (second && !configs[1]) configs[1] = { ...DATA.values };
   if (!LETTERS.includes(letter) || value === undefined) return;
   const config = configs[second ? 1 : 0];
-  if (letter !== "dtype") {
-    config[letter] = letter === "M" && value === "none" ? null : Number(value);
-  } else if (Object.hasOwn(DATA.dtypes, value)) {
-    config.dtype = value;
-  }
+  if (letter !== "dtype") config[letter] = letter === "M" && value === "none" ? null : Number(value);
+  else if (Object.hasOwn(DATA.dtypes, value)) config.dtype = value;
 }
 
 // A new entry of the history for a new layer; none in a frame, whose history is the notebook's.

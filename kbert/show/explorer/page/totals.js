@@ -14,22 +14,22 @@ function drawTotals() {
   $("sums").classList.toggle("stale", wrong);
   $("sums").replaceChildren(
     wrong ? warning("Counted for the last configuration that made sense.") : "",
-    sumsTable(sensible.map(count)));
+    sumsTable());
 }
 
-function sumsTable(all) {
-  const two = all.length > 1;
+function sumsTable() {
+  const two = comparing();
   const titles = sensible.map((config, place) =>
     [h("b", { title: nameOf(config) }, COLUMNS[place]), ` ${presetOf(config) || ""}`]);
   const rows = Object.entries(TOTALS).map(([name, [title, of, measure]]) => {
-    const values = all.map(of);
+    const values = counts.map(of);
     const text = UNITS[measure][two ? "short" : "alone"];
     const cells = values.map((value, place) => h("td", {
       title: grouped(value), "data-total": `${COLUMNS[place]}-${name}`, "data-exact": value,
     }, text(value)));
     if (!two) return [title, ...cells];
     const ratio = share(values[1], values[0]).toPrecision(3);
-    return [title.split(",")[0], ...cells, h("td.dim", {}, `× ${ratio}`)];
+    return [title.split(",")[0], ...cells, h("td.dim", `× ${ratio}`)];
   });
   return tableOf({ class: "sums", "aria-label": "Sums" }, two ? [...titles, "B / A"] : [], rows);
 }

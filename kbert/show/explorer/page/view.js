@@ -8,17 +8,14 @@ const pane = () => $("figure");
 const drawing = () => $("drawing");
 const stacked = () => Boolean(live) && sentenceShown();
 
-function size() {
-  const [, , width, height] = drawing().getAttribute("viewBox").split(" ").map(Number);
-  return { width, height };
-}
+const size = () => drawing().viewBox.baseVal;  // its width and height
 
 function place() {
   const { width, height } = size();
-  const { style } = drawing();
-  style.width = `${width * view.scale}px`;
-  style.height = `${height * view.scale}px`;
-  style.transform = stacked() ? `translate(${view.x}px, ${view.y}px)` : "";
+  Object.assign(drawing().style, {
+    width: `${width * view.scale}px`, height: `${height * view.scale}px`,
+    transform: stacked() ? `translate(${view.x}px, ${view.y}px)` : "",
+  });
   $("zoom-level").textContent = `${Math.round(view.scale * 100)} %`;
   if (live) followFigure();
 }
@@ -54,6 +51,8 @@ function bring(selector, asRead) {
   const element = drawing().querySelector(selector);
   if (element) bringElement(element, asRead && !stacked());  // a column is readable as it stands
 }
+
+const bringLayer = (id) => bring(`[data-layer="${CSS.escape(boxNow(id))}"]`);
 
 function bringElement(element, asRead = false) {
   const room = pane().getBoundingClientRect();

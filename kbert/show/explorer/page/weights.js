@@ -11,17 +11,18 @@ function weightFigures(place) {
   const tensor = DATA.tensors[place];
   if (!tensor) return warning("Not in the checkpoint: a loaded model has first weights here.");
   const { shape, dtype, mean, std, norm, notFinite, histogram: counts } = tensor;
-  const statistics = counts ? { mean, deviation: std, norm } : {};
   const facts = { shape: `(${shape.join(", ")})`, dtype };
-  for (const [name, number] of Object.entries(statistics)) facts[name] = figureText(number);
-  return h("div.weights", {},
-    notFinite ? warning(`${grouped(notFinite)} numbers are NaN or infinite.`) : null,
-    h("dl", {}, Object.entries(facts).flatMap(([name, text]) =>
-      [h("dt", {}, name), h("dd", {}, text)])),
-    counts ? histogram(tensor) : null);
+  const statistics = counts && {
+    mean: figureText(mean), deviation: figureText(std), norm: figureText(norm),
+  };
+  return h("div.weights",
+    notFinite > 0 && warning(`${grouped(notFinite)} numbers are NaN or infinite.`),
+    h("dl", Object.entries({ ...facts, ...statistics }).map(([name, text]) =>
+      [h("dt", name), h("dd", text)])),
+    counts && histogram(tensor));
 }
 
-const warning = (text) => h("p.warning", {}, text);
+const warning = (text) => h("p.warning", text);
 
 function histogram({ histogram: counts, min, max }) {
   const [width, height] = [320, 56];
@@ -34,10 +35,10 @@ function histogram({ histogram: counts, min, max }) {
   const [low, high] = [min, max].map(figureText);
   const told = `Histogram of ${grouped(counts.reduce((all, one) => all + one, 0))} numbers ` +
     `from ${low} to ${high}`;
-  return h("figure.histogram", {},
+  return h("figure.histogram",
     s("svg", {
       viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told,
       preserveAspectRatio: "none",
     }, bars),
-    h("figcaption", {}, h("span", {}, low), h("span", {}, high)));
+    h("figcaption", h("span", low), h("span", high)));
 }

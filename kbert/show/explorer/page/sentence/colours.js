@@ -5,13 +5,11 @@ const shades = { pixels: null, paper: "", ink: "", accent: "" };
 
 // Reads the colours of the styles: when the theme changes, not at each frame.
 function readShades() {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  for (const name of ["paper", "ink", "accent"]) shades[name] = colour(name);
+  for (const name of ["paper", "ink", "accent"]) shades[name] = colourOf(name);
   const count = 2 * SHADES + 1;
   const context = h("canvas", { width: count, height: 1 }).getContext("2d");
   context.fillStyle = context.createLinearGradient(0.5, 0, count - 0.5, 0);
-  ["out", "soft", "in"].forEach((name, n) => context.fillStyle.addColorStop(n / 2, colour(name)));
+  ["out", "soft", "in"].forEach((name, n) => context.fillStyle.addColorStop(n / 2, colourOf(name)));
   context.fillRect(0, 0, count, 1);
   shades.pixels = new Uint32Array(context.getImageData(0, 0, count, 1).data.buffer);
 }

@@ -18,6 +18,7 @@ function buildSentence() {
   document.querySelector(".zoom").prepend(button("Sizes", () => showSide(!state.side), {
     id: "sizes", class: "kbert-only", "aria-pressed": "false", title: "Show sizes and costs",
   }));
+  $("outputs").tabIndex = 0;  // it scrolls
   placeStage();
   phone.addEventListener("change", placeStage);
   readShades();
