@@ -15,7 +15,7 @@ function drawTokens() {
   const hadFocus = row.contains(document.activeElement);
   const focused = hadFocus ? Number(document.activeElement.dataset.token) : state.token;
   drawTokenButtons(row, trace.tokens);
-  markScores(row, trace);
+  if (live.attribution) markScores(row, trace);
   placeTokens();
   drawTokenTools();
   roveTokens(Math.max(0, Math.min(focused, trace.tokens.length - 1)), hadFocus);
