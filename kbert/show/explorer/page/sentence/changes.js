@@ -75,8 +75,8 @@ const switchButton = (name, text, attributes) => button(text, () => toggleOff(na
 });
 
 function headSwitches(block) {
-  return h("div", { class: "head-switches", role: "group", "aria-label": "Heads that are on" },
-    h("span", { class: "dim" }, "Heads on"),
+  return h("div.head-switches", { role: "group", "aria-label": "Heads that are on" },
+    h("span.dim", {}, "Heads on"),
     Array.from({ length: current().A }, (_, n) => switchButton(`head-${block}.${n + 1}`, n + 1,
       { "aria-label": `Head ${n + 1} of block ${block}` })));
 }
@@ -95,7 +95,7 @@ function temperatureField() {
   });
   const title = "The scores are divided by it before the softmax: " +
     "low looks at one word, high at all alike";
-  return h("label", { class: "temperature", title }, h("span", {}, "Temperature"), slider, output);
+  return h("label.temperature", { title }, h("span", {}, "Temperature"), slider, output);
 }
 
 function drawChanges() {

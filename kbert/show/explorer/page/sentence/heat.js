@@ -154,8 +154,8 @@ function stripImages() {
   const context = canvas.getContext("2d");
   context.scale(sharp, sharp);
   drawStrips(context);
-  const picture = s("image", {
-    class: "printed", width: stack.width, height: stack.bottom, href: canvas.toDataURL(),
+  const picture = s("image.printed", {
+    width: stack.width, height: stack.bottom, href: canvas.toDataURL(),
   });
   const names = heat.columns.map(({ x, width }, place) => s("text", {
     transform: `translate(${stack.left + x + width / 2 + 4} ${stack.bottom + 2}) rotate(-90)`,

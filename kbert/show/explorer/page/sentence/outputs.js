@@ -32,10 +32,10 @@ const outputLine = (name, said) =>
   h("div.output", {}, h("h2", {}, name), h("div.said", {}, said));
 
 function bars(entries) {
-  const rows = entries.map(([label, prob]) => h("li", { class: "said-bar" },
-    h("span", { class: "fill", style: `width:${(100 * prob).toFixed(1)}%` }),
-    h("span", { class: "bar-name" }, label), h("span", { class: "bar-value" }, percent(prob))));
-  return h("ul", { class: "said-bars" }, rows);
+  const rows = entries.map(([label, prob]) => h("li.said-bar", {},
+    h("span.fill", { style: `width:${(100 * prob).toFixed(1)}%` }),
+    h("span.bar-name", {}, label), h("span.bar-value", {}, percent(prob))));
+  return h("ul.said-bars", {}, rows);
 }
 
-const hint = (text) => h("p", { class: "dim hint" }, text);
+const hint = (text) => h("p.dim.hint", {}, text);

@@ -4,17 +4,17 @@ function buildSentence() {
   document.documentElement.classList.add("watching");
   document.documentElement.classList.toggle("unsized", live.isSized === false);
   pane().append(h("canvas", { id: "heat", "aria-hidden": "true" }));
-  document.querySelector(".toolbar").prepend(h("div", { id: "legend", class: "strip-legend" }));
-  document.querySelector(".middle").append(h("div", { class: "token-foot" },
-    h("div", { id: "token-room", class: "token-room", hidden: true },
-      h("div", { id: "tokens", class: "tokens", role: "toolbar", "aria-label": "Tokens" }),
-      h("div", { id: "token-tools", class: "token-tools", hidden: true })),
+  document.querySelector(".toolbar").prepend(h("div.strip-legend", { id: "legend" }));
+  document.querySelector(".middle").append(h("div.token-foot", {},
+    h("div.token-room", { id: "token-room", hidden: true },
+      h("div.tokens", { id: "tokens", role: "toolbar", "aria-label": "Tokens" }),
+      h("div.token-tools", { id: "token-tools", hidden: true })),
     sentenceBox()));
   const place = (id, label, ...children) =>
     h("section", { id, class: id, hidden: true, "aria-label": label }, ...children);
   document.querySelector(".panel").before(place("outputs", "What comes out"),
-    place("stage-area", "Stage", h("div", { id: "switches", class: "switches", hidden: true }),
-      h("div", { id: "stage", class: "stage" })));
+    place("stage-area", "Stage", h("div.switches", { id: "switches", hidden: true }),
+      h("div.stage", { id: "stage" })));
   document.querySelector(".zoom").prepend(button("Sizes", () => showSide(!state.side), {
     id: "sizes", class: "kbert-only", "aria-pressed": "false", title: "Show sizes and costs",
   }));
@@ -51,23 +51,23 @@ function placeStage() {
 const besideStage = () => Boolean(live) && sentenceShown() && !phone.matches;
 
 function sentenceBox() {
-  const line = (id, label, more) => h("div", { class: "line", id: `${id}-line` },
+  const line = (id, label, more) => h("div.line", { id: `${id}-line` },
     h("label", { for: id }, label), h("input", {
       id, type: "text", autocomplete: "off", spellcheck: "false", placeholder: "Type a sentence",
     }), more);
   const remove = { "aria-label": "Remove the second sentence" };
-  return h("div", { class: "sentence", id: "sentence" },
+  return h("div.sentence", { id: "sentence" },
     line("text", "Sentence", h("select", { id: "examples", "aria-label": "Examples" })),
     line("pair", "Second", button("×", () => setPair(null), remove)),
-    h("div", { class: "line" },
+    h("div.line", {},
       button("+ second sentence", () => setPair(""), { id: "add-pair", class: "small" }),
       button("Freeze", toggleFrozen, {
         id: "freeze", class: "small", title: "Keep it, and see what differs in the next sentence",
       }),
-      h("span", { id: "run-status", class: "dim run-status" })),
-    h("p", { id: "changed", class: "changed", hidden: true }),
-    h("p", { id: "frozen-line", class: "dim", hidden: true }),
-    h("p", { id: "source-line", class: "dim" }, describeSource()));
+      h("span.dim.run-status", { id: "run-status" })),
+    h("p.changed", { id: "changed", hidden: true }),
+    h("p.dim", { id: "frozen-line", hidden: true }),
+    h("p.dim", { id: "source-line" }, describeSource()));
 }
 
 // Where the numbers come from, how far they are from those of float32, and what a recording lacks.
@@ -92,9 +92,9 @@ function drawLegend() {
   const [low, high, text] = state.frozen === null
     ? ["below 0", "above 0", `A column per token: ${numbers}`]
     : ["the same", "far from the frozen sentence", "Empty: not in that sentence"];
-  $("legend").replaceChildren(h("span", { class: "dim" }, low),
+  $("legend").replaceChildren(h("span.dim", {}, low),
     h("i", { class: state.frozen === null ? "ramp" : "ramp half", "aria-hidden": "true" }),
-    h("span", { class: "dim" }, high), h("span", {}, text));
+    h("span.dim", {}, high), h("span", {}, text));
 }
 
 function tellSentence(text) {

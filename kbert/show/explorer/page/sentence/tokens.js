@@ -187,7 +187,7 @@ function drawTokenTools() {
   const sentence = [trace.request.text, trace.request.pair][word.segment];
   const text = sentence.slice(word.start, word.end);
   const hides = "mlm" in trace.outputs && text !== "[MASK]";
-  tools.replaceChildren(h("span", { class: "dim" }, `“${text}”`),
+  tools.replaceChildren(h("span.dim", {}, `“${text}”`),
     swap(-1, "← Swap"), swap(1, "Swap →"),
     hides ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : "");
 }

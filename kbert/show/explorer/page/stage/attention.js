@@ -73,12 +73,12 @@ function seeAttention({ tokens, token, probs, head, kinds, shown, isOff, trace, 
 }
 
 function headChooser({ parts, kinds, head, tokens, block, headsOff: off }) {
-  return h("div", { class: "head-choices", role: "group", "aria-label": "Heads of this block" },
+  return h("div.head-choices", { role: "group", "aria-label": "Heads of this block" },
     kinds.map(({ target }, n) => {
       if (!hasHead(parts.probs, n)) return null;
       const looks = target ? `, looks at ${targetText(target, tokens)}` : "";
-      return h("button", {
-        type: "button", class: "head-choice", "data-key": `head-${n + 1}`,
+      return h("button.head-choice", {
+        type: "button", "data-key": `head-${n + 1}`,
         "aria-pressed": String(n === head),
         "aria-label": `Head ${n + 1}${looks}${off.has(n + 1) ? ", switched off" : ""}`,
         onclick: () => goToHead(block, n),
@@ -90,7 +90,7 @@ function headChooser({ parts, kinds, head, tokens, block, headsOff: off }) {
 function attentionBody(view) {
   const { parts, tokens, shown, token } = view;
   const steps = ATTENTION_MAPS.filter(({ step }) => parts[step]);
-  const arithmetic = h("div", { class: "stage-cards" });
+  const arithmetic = h("div.stage-cards", {});
   let cell = [];
   const maps = steps.map((of) => attentionMap(view, of, (...at) => show(...at)));
   const show = (row, column) => {
@@ -102,12 +102,12 @@ function attentionBody(view) {
     arithmetic.replaceChildren(...cellArithmetic({ ...view, row, column }));
   };
   show(token, view.column);
-  const sign = (text) => h("span", { class: "flow-sign", "aria-hidden": "true" }, text);
+  const sign = (text) => h("span.flow-sign", { "aria-hidden": "true" }, text);
   const options = tokenOptions(tokens).filter(({ value }) => shown.includes(value));
   return [
-    h("div", { class: "attention-flow" },
+    h("div.attention-flow", {},
       steps.flatMap((of, n) => [of.sign ? sign(of.sign) : null, maps[n]])),
-    h("div", { class: "stage-controls" },
+    h("div.stage-controls", {},
       h("h3", {}, `One cell, written out: from ${quoted(tokens[token])}`),
       selectControl("to", options, view.column, (column) => {
         setAttention({ to: column });
@@ -149,7 +149,7 @@ function hideControl(tokens) {
     },
   });
   if (!tokens.some(isMarker)) return null;
-  return h("label", { class: "stage-control" }, box, "Hide special tokens");
+  return h("label.stage-control", {}, box, "Hide special tokens");
 }
 
 function attentionTable({ tokens, token, probs, scores, shown }) {

@@ -19,7 +19,7 @@ function drawNorm(scene) {
       `standard deviation ${decimal(old.deviation)}. They are brought to 0 and 1; then a learned ` +
       `scale γ and offset β per dimension bring them to ${decimal(now.mean, 3)} and ` +
       `${decimal(now.deviation)}.`,
-    body: [h("div", { class: "stage-cards" },
+    body: [h("div.stage-cards", {},
       stageCard("How the numbers are distributed",
         normPlot({ before, normalized, "after γ and β": after })),
       normRows(scene, before, normalized, after))],
@@ -48,10 +48,9 @@ function normPlot(vectors) {
       const base = (n + 1) * NORM_ROW;
       return s("g", {},
         s("text", { x: 8, y: base - NORM_ROW + 22 }, row.name),
-        s("text", { class: "dim", x: PLOT - 8, y: base - NORM_ROW + 22, "text-anchor": "end" },
+        s("text.dim", { x: PLOT - 8, y: base - NORM_ROW + 22, "text-anchor": "end" },
           told(row)),
-        s("path", { class: "plot-bars",
-          d: histogramPath(row.values, -reach, reach, x, base, NORM_ROW - 32) }));
+        s("path.plot-bars", { d: histogramPath(row.values, -reach, reach, x, base, NORM_ROW - 32) }));
     }),
     horizontalAxis(x, rows.length * NORM_ROW, ticksOf(-reach, reach)));
 }
@@ -73,7 +72,7 @@ function fitGain({ trace, layer, tokens, config }, dimension) {
 function normRows(scene, before, normalized, after) {
   const { mean, variance } = meanAndDeviation(before);
   const root = decimal(Math.sqrt(variance + scene.config.eps));
-  const arithmetic = h("div", { class: "arithmetic", role: "status" });
+  const arithmetic = h("div.arithmetic", { role: "status" });
   const rows = heatRows([
     { name: "before", values: before },
     { name: "↓ normalized", values: normalized },

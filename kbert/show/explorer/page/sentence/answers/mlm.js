@@ -19,7 +19,7 @@ function maskedWords(masks) {
     });
   });
   return [
-    h("div", { class: "chips", role: "group", "aria-label": "Predicted tokens" }, choices),
+    h("div.chips", { role: "group", "aria-label": "Predicted tokens" }, choices),
     bars(mask.candidates.map(({ token, prob }) => [token, prob])),
     mask.blocks ? byBlock(mask.blocks) : null,
   ];
@@ -29,9 +29,9 @@ function byBlock(blocks) {
   const rows = blocks.map((candidates, place) => h("tr", {},
     h("th", { scope: "row" }, `block ${place + 1}`),
     candidates.slice(0, 4).map(({ token, prob }) => h("td", { style: `--prob:${prob.toFixed(3)}` },
-      token, h("span", { class: "dim" }, ` ${percent(prob)}`)))));
-  return h("details", { class: "by-block" }, h("summary", { class: "small" }, "After each block"),
-    h("div", { class: "stage-rows", tabindex: 0, role: "region", "aria-label": "Words by block" },
+      token, h("span.dim", {}, ` ${percent(prob)}`)))));
+  return h("details.by-block", {}, h("summary.small", {}, "After each block"),
+    h("div.stage-rows", { tabindex: 0, role: "region", "aria-label": "Words by block" },
       hint("The likeliest words, if the head read this block’s output"),
       h("table", {}, h("tbody", {}, rows.reverse()))));
 }
