@@ -322,9 +322,11 @@ def test_no_two_functions_of_the_page_have_one_name():
     everything = {"outputs": ["mlm", "nsp", "classes", "tags", "answer", "vector"]}
     everything |= {"attribution": {}, "recordings": [{"attention": {}}]}
     page, engine = set(scripts.COUNTING), set()
+    for head in HEADS:
+        page |= set(scripts.list_scripts({"head": head}))
     for place in ("inside", "beside", "recorded", "served"):
         live = everything | {"place": place}
-        page |= {*scripts.list_scripts(live), *scripts.list_live_scripts(live)}
+        page |= {*scripts.list_scripts({"live": live}), *scripts.list_live_scripts(live)}
         engine |= set(scripts.list_engine_scripts(live))  # a scope of its own
     written = {str(path.relative_to(FOLDER)) for path in Path(str(FOLDER)).rglob("*.js")}
     assert page | engine == written and not page & engine
@@ -343,7 +345,7 @@ def test_a_page_has_only_the_scripts_that_its_data_can_need(tmp_path):
     pages = {
         "inside": kbert.explore(tmp_path / "model", weights="int8").html,
         "recorded": kbert.explore(tmp_path / "model", sentences=["a"]).html,
-        "still": kbert.explore("tiny").html,
+        "still": kbert.explore(GraphSpec.of("tiny", "pretraining")).html,
     }
     needed = {
         "function openEngine(": {"inside"},
@@ -356,6 +358,8 @@ def test_a_page_has_only_the_scripts_that_its_data_can_need(tmp_path):
         "PLACES.served =": set(),
         "function loadParts(": set(),
         "function attributionOf(": set(),
+        "HEAD_OUTPUTS.encoder =": {"inside", "recorded"},
+        "HEAD_OUTPUTS.pretraining =": {"still"},
     }
     found = {code: {name for name, page in pages.items() if code in page} for code in needed}
     assert found == needed

@@ -39,12 +39,22 @@ def list_styles(live: dict[str, Any] | None) -> list[str]:
     return [*_STYLES, *sentence, "print.css"]
 
 
-def list_scripts(live: dict[str, Any] | None) -> list[str]:
+def list_scripts(data: dict[str, Any]) -> list[str]:
     """Return the scripts of a page, without those that count, and without the live part."""
-    if live is None:
-        return [*_FRAME, "main.js"]
-    answers = [f"sentence/answers/{output}.js" for output in live["outputs"]]
-    return [*_FRAME, *_list_attribution(live, "js"), *_SENTENCE, *answers, "main.js"]
+    live = data.get("live")
+    scripts = [*_FRAME, *_list_tour(data)]
+    if live is not None:
+        scripts += [*_list_attribution(live, "js"), *_SENTENCE]
+        scripts += [f"sentence/answers/{output}.js" for output in live["outputs"]]
+    return [*scripts, "main.js"]
+
+
+def _list_tour(data: dict[str, Any]) -> Iterator[str]:
+    """What the tour says of the head, and what there is to do."""
+    if "head" in data:
+        yield f"tour/heads/{data['head']}.js"
+    place = data["live"]["place"] if "live" in data else None
+    yield f"tour/tasks/{'still' if place is None else 'recorded' if place == 'recorded' else 'typed'}.js"
 
 
 def _list_attribution(live: dict[str, Any], ending: str) -> list[str]:

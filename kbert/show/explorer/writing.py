@@ -30,7 +30,7 @@ def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b""
     code = [
         counting_script(data, formulas),
         *(live_scripts(live) if live else []),
-        _read_code(*scripts.list_scripts(live)),
+        _read_code(*scripts.list_scripts(data)),
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),

@@ -13,7 +13,7 @@ const SENTENCE_STATE = () => ({
 // The sentences to choose from: what was recorded, given to the page, or some for its head.
 function exampleSentences() {
   const recorded = live.recordings || [];
-  const given = live.sentences?.length ? live.sentences : EXAMPLES[DATA.head] || EXAMPLES.encoder;
+  const given = live.sentences?.length ? live.sentences : EXAMPLES[DATA.head];
   const typed = live.place === "recorded" && recorded.length ? [] : given.map((sentence) => {
     const [text, pair] = sentence.split("\t");  // between the texts of a pair
     return { text, pair };
@@ -21,18 +21,6 @@ function exampleSentences() {
   return [...recorded.map(({ request }) => request), ...typed]
     .map(({ text, pair }) => ({ text, pair: pair ?? null }));
 }
-
-const EXAMPLES = {
-  encoder: [
-    "The animal did not cross the street because it was too tired.",
-    "She sat on the bank of the river.",
-  ],
-  pretraining: ["The capital of France is [MASK].", "Where do you live?\tI live in Paris."],
-  classifier: ["What a wonderful film."],
-  tokens: ["Angela Merkel met Emmanuel Macron in Paris."],
-  qa: ["Where does the river rise?\tThe Rhine rises in the Swiss Alps and flows to the North Sea."],
-  choice: ["She opened the umbrella because\tit was raining."],
-};
 
 const TEXTS = { text: "text", pair: "pair", frozen: "frozen", "frozen-pair": "frozenPair" };
 const SWITCH = /^(?:head|attention)-(\d+)(?:\.(\d+))?$/;

@@ -1,7 +1,7 @@
 // What comes out at the top of the figure: the head's answer in plain words, with bars.
 
 // By the output's name in a trace: a title, how it is drawn, and for the stage the layers that it
-// comes from, a formula and its source. A page has the answers that its head can give.
+// comes from, a formula and its source, and what they say of its numbers. A page has the answers that its head can give.
 const ANSWERS = {};
 
 // The stage of a layer that answers; null: it does not.
@@ -9,10 +9,10 @@ function drawAnswer({ trace, layer }) {
   const kind = Object.keys(ANSWERS).find((one) => ANSWERS[one].layers?.test(layer));
   const answer = trace.outputs[kind];
   if (!answer) return null;
-  const { name, draw, formula, source } = ANSWERS[kind];
+  const { name, draw, ...said } = ANSWERS[kind];
   return {
-    title: name, formula, source, body: [stageCard("The answer", draw(answer))],
-    sees: "The layer’s numbers are logits, which become the probabilities that stand here.",
+    title: name, body: [stageCard("The answer", draw(answer))],
+    sees: "The layer’s numbers are logits, which become the probabilities that stand here.", ...said,
   };
 }
 
@@ -31,11 +31,10 @@ function drawOutputs() {
 const outputLine = (name, said) =>
   h("div.output", {}, h("h2", {}, name), h("div.said", {}, said));
 
-function bars(entries) {
-  const rows = entries.map(([label, prob]) => h("li.said-bar", {},
-    h("span.fill", { style: `width:${(100 * prob).toFixed(1)}%` }),
-    h("span.bar-name", {}, label), h("span.bar-value", {}, percent(prob))));
-  return h("ul.said-bars", {}, rows);
-}
+const bars = (entries) => h("ul.said-bars", {}, entries.map(([label, prob]) =>
+  answerRow(label, percent(prob), h("span.fill", { style: `width:${(100 * prob).toFixed(1)}%` }))));
+
+const answerRow = (label, value, bar) => h("li.said-bar", {}, bar,
+  h("span.bar-name", {}, label), h("span.bar-value", {}, value));
 
 const hint = (text) => h("p.dim.hint", {}, text);

@@ -50,7 +50,7 @@ const closeButton = (told) => button("", closeGuide, { class: "close", "aria-lab
 
 function chapterBand(chapters, place) {
   const chapter = chapters[place];
-  const task = taskOf(chapter);
+  const { task } = chapter;
   const sheet = task.includes("slider") ? "side" : "panel";  // a phone has both out of sight
   const last = chapters.filter(({ name }) => name !== CODA).length;
   return [
