@@ -12,7 +12,7 @@ _FRAME = (
     *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js"),
 )
 _SENTENCE = (
-    *("attention/address.js", "attention/lines.js", "attention/all_heads.js"),
+    *("attention/lines.js", "attention/all_heads.js"),
     *("sentence/address.js", "sentence/colours.js", "sentence/columns.js", "sentence/strips.js"),
     *("sentence/stack.js", "sentence/heat.js", "sentence/running.js", "sentence/tokens.js"),
     *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),

@@ -36,6 +36,8 @@ def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b""
         "TITLE": html.escape(printable.line(title)),
         "STYLE": f"{palette.write_css()}\n{_read_code(*scripts.list_styles(live))}",
         "FONT": f"data:font/woff;base64,{font}",
+        "TOKENS": pages.read_files(FOLDER, "sentence/tokens.html") if live else "",
+        "STAGE": pages.read_files(FOLDER, "sentence/stage.html") if live else "",
         "WEIGHTS": _write_weights(weights),
         "SCRIPT": f'{_SOURCE}\n(() => {{\n"use strict";\n' + "\n".join(code) + "\n})();",
     }

@@ -5,19 +5,10 @@ function buildSentence() {
   document.documentElement.classList.toggle("unsized", live.isSized === false);
   pane().append(h("canvas", { id: "heat", "aria-hidden": "true" }));
   document.querySelector(".toolbar").prepend(h("div.strip-legend", { id: "legend" }));
-  document.querySelector(".middle").append(h("div.token-foot", {},
-    h("div.token-room", { id: "token-room", hidden: true },
-      h("div.tokens", { id: "tokens", role: "toolbar", "aria-label": "Tokens" }),
-      h("div.token-tools", { id: "token-tools", hidden: true })),
-    sentenceBox()));
-  const place = (id, label, ...children) =>
-    h("section", { id, class: id, hidden: true, "aria-label": label }, ...children);
-  document.querySelector(".panel").before(place("outputs", "What comes out"),
-    place("stage-area", "Stage", h("div.switches", { id: "switches", hidden: true }),
-      h("div.stage", { id: "stage" })));
   document.querySelector(".zoom").prepend(button("Sizes", () => showSide(!state.side), {
     id: "sizes", class: "kbert-only", "aria-pressed": "false", title: "Show sizes and costs",
   }));
+  $("source-line").textContent = describeSource();
   placeStage();
   phone.addEventListener("change", placeStage);
   readShades();
@@ -49,26 +40,6 @@ function placeStage() {
 }
 
 const besideStage = () => Boolean(live) && sentenceShown() && !phone.matches;
-
-function sentenceBox() {
-  const line = (id, label, more) => h("div.line", { id: `${id}-line` },
-    h("label", { for: id }, label), h("input", {
-      id, type: "text", autocomplete: "off", spellcheck: "false", placeholder: "Type a sentence",
-    }), more);
-  const remove = { "aria-label": "Remove the second sentence" };
-  return h("div.sentence", { id: "sentence" },
-    line("text", "Sentence", h("select", { id: "examples", "aria-label": "Examples" })),
-    line("pair", "Second", button("×", () => setPair(null), remove)),
-    h("div.line", {},
-      button("+ second sentence", () => setPair(""), { id: "add-pair", class: "small" }),
-      button("Freeze", toggleFrozen, {
-        id: "freeze", class: "small", title: "Keep it, and see what differs in the next sentence",
-      }),
-      h("span.dim.run-status", { id: "run-status" })),
-    h("p.changed", { id: "changed", hidden: true }),
-    h("p.dim", { id: "frozen-line", hidden: true }),
-    h("p.dim", { id: "source-line" }, describeSource()));
-}
 
 // Where the numbers come from, how far they are from those of float32, and what a recording lacks.
 function describeSource() {
@@ -168,6 +139,9 @@ function watchSentence() {
     });
     $(id).addEventListener("keydown", (event) => scrubKey(event));
   }
+  $("add-pair").addEventListener("click", () => setPair(""));
+  $("remove-pair").addEventListener("click", () => setPair(null));
+  $("freeze").addEventListener("click", toggleFrozen);
   $("examples").addEventListener("change", (event) => {
     if (event.target.value === "") return;
     Object.assign(state, exampleSentences()[event.target.value], { token: -1 });

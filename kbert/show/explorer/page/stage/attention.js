@@ -49,6 +49,17 @@ function drawAttention(scene) {
 const headsOff = ({ trace, block }) => new Set((trace.request.off?.heads || [])
   .filter(([number]) => number === block).map(([, number]) => number));
 
+// Changes what is shown of attention.
+function setAttention(change) {
+  Object.assign(state, change);
+  keepSentenceInUrl();
+}
+
+function goToHead(block, head) {
+  state.to = -1;
+  go(`Encoder-${block}-MultiHeadSelfAttention/head-${head + 1}`);
+}
+
 // The token that most attention goes to, where none was chosen.
 function chooseColumn({ probs, tokens, token, shown }) {
   if (shown.includes(state.to)) return state.to;
