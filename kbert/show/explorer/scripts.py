@@ -35,8 +35,12 @@ _COMPUTING = ("tokenizer.js", "heads.js", "engine.js")
 
 def list_styles(live: dict[str, Any] | None) -> list[str]:
     """Return the styles of a page with this DATA.live; None: it has no sentence."""
-    sentence = [] if live is None else [*_SENTENCE_STYLES, *_list_attribution(live, "css")]
-    return [*_STYLES, *sentence, "print.css"]
+    styles = [*_STYLES]
+    if live is not None:
+        styles += [*_SENTENCE_STYLES, *_list_attribution(live, "css")]
+        if not live.get("isSized", True):  # attention maps of a model that is not known
+            styles.append("attention/unsized.css")
+    return [*styles, "print.css"]
 
 
 def list_scripts(data: dict[str, Any]) -> list[str]:

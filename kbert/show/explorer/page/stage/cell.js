@@ -58,11 +58,11 @@ function contextTerms({ parts, head, row, column, tokens, probs }, dimension, to
   const order = largestIndices(terms.map((term, n) => (n === column ? 1e9 : Math.abs(term))), 4);
   const rest = total - order.reduce((all, n) => all + terms[n], 0);
   const others = tokens.length - order.length;
-  const line = (name, product, term) => h("tr", {}, h("th", { scope: "row" }, name),
-    h("td.dim", {}, product), h("td", {}, decimal(term)));
-  return h("table.stage-terms", {}, h("tbody", {},
-    order.map((n) =>
+  const line = (name, product, term) => [name, h("td.dim", {}, product), decimal(term)];
+  return tableOf({ class: "stage-terms" }, [], [
+    ...order.map((n) =>
       line(tokens[n].text, `${percent(prob(n))} · ${bracketed(decimal(value(n)))}`, terms[n])),
-    others > 0 ? line(`${others} more`, "", rest) : null,
-    line("Σ prob · v", `dimension ${dimension + 1}`, total)));
+    ...(others > 0 ? [line(`${others} more`, "", rest)] : []),
+    line("Σ prob · v", `dimension ${dimension + 1}`, total),
+  ]);
 }

@@ -55,15 +55,9 @@ function activationPlot(trace, layer, before, after) {
 }
 
 function neuronRows(before, after, output) {
-  const arithmetic = h("p.arithmetic", { role: "status" });
-  const rows = heatRows([
-    { name: "x W₁ + b₁", values: before },
-    { name: "↓ activated", values: after },
-  ], { memory: "neuron", onPick: (n) => {
+  const rows = [{ name: "x W₁ + b₁", values: before }, { name: "↓ activated", values: after }];
+  return arithmeticCard("One neuron, and what comes out of all", rows, (n) => {
     const factor = before[n] ? after[n] / before[n] : 0;
-    arithmetic.replaceChildren(
-      mathOf(`${decimal(before[n])} · ${bracketed(decimal(factor))} = ${decimal(after[n])}`));
-  } });
-  return stageCard("One neuron, and what comes out of all", rows, arithmetic,
-    heatRows([{ name: "↓ output", values: output }]));
+    return [`${decimal(before[n])} · ${bracketed(decimal(factor))} = ${decimal(after[n])}`];
+  }, { memory: "neuron" }, heatRows([{ name: "↓ output", values: output }]));
 }

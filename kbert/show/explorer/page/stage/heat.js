@@ -43,19 +43,23 @@ function heatRows(rows, { onPick, memory = "dimension", key = memory } = {}) {
   return group;
 }
 
+// Rows of one vector; of the dimension that is lit, `write` gives formulas of its arithmetic.
+function arithmeticCard(title, rows, write, options, ...more) {
+  const arithmetic = h("div.arithmetic", { role: "status" });
+  const onPick = (index) => arithmetic.replaceChildren(...write(index).map(mathOf));
+  return stageCard(title, heatRows(rows, { onPick, ...options }), arithmetic, ...more);
+}
+
 function sumCard(parts, sumName, sum) {
   const names = Object.keys(parts);
-  const arithmetic = h("p.arithmetic", { role: "status" });
   const rows = names.map((name, n) => ({ name: n ? `+ ${name}` : name, values: parts[name] }));
-  return stageCard("Number by number", heatRows([...rows, { name: `= ${sumName}`, values: sum }], {
-    onPick: (index) => {
-      const terms = names.map((name) => parts[name][index]);
-      const digits = digitsThatAddUp(terms, sum[index]);
-      const written = terms.map((term) => decimal(term, digits));
-      const text = written.map((term, n) => (n ? bracketed(term) : term)).join(" + ");
-      arithmetic.replaceChildren(mathOf(`${text} = ${decimal(sum[index], digits)}`));
-    },
-  }), arithmetic);
+  return arithmeticCard("Number by number", [...rows, { name: `= ${sumName}`, values: sum }], (index) => {
+    const terms = names.map((name) => parts[name][index]);
+    const digits = digitsThatAddUp(terms, sum[index]);
+    const written = terms.map((term) => decimal(term, digits));
+    const text = written.map((term, n) => (n ? bracketed(term) : term)).join(" + ");
+    return [`${text} = ${decimal(sum[index], digits)}`];
+  });
 }
 
 // Tells where a pointer is, from 0 to 1, in the elements of a selector.

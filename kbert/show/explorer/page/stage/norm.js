@@ -72,20 +72,18 @@ function fitGain({ trace, layer, tokens, config }, dimension) {
 function normRows(scene, before, normalized, after) {
   const { mean, variance } = meanAndDeviation(before);
   const root = decimal(Math.sqrt(variance + scene.config.eps));
-  const arithmetic = h("div.arithmetic", { role: "status" });
-  const rows = heatRows([
+  const rows = [
     { name: "before", values: before },
     { name: "↓ normalized", values: normalized },
     { name: "↓ after γ, β", values: after },
-  ], { onPick: (n) => {
+  ];
+  return arithmeticCard("One dimension, written out", rows, (n) => {
     const fit = fitGain(scene, n);
     const normal = bracketed(decimal(normalized[n]));
-    const learned = fit
-      ? [mathOf(`= ${decimal(fit.gain)} · ${normal} + ${bracketed(decimal(fit.offset))}`)] : [];
-    arithmetic.replaceChildren(
-      mathOf(`frac{${decimal(before[n])} − ${bracketed(decimal(mean, 3))}}{${root}} = ` +
-        decimal(normalized[n])),
-      mathOf(`γ · ${normal} + β`), ...learned, mathOf(`= ${decimal(after[n])}`));
-  } });
-  return stageCard("One dimension, written out", rows, arithmetic);
+    const learned = fit ? [`= ${decimal(fit.gain)} · ${normal} + ${bracketed(decimal(fit.offset))}`] : [];
+    return [
+      `frac{${decimal(before[n])} − ${bracketed(decimal(mean, 3))}}{${root}} = ${decimal(normalized[n])}`,
+      `γ · ${normal} + β`, ...learned, `= ${decimal(after[n])}`,
+    ];
+  });
 }
