@@ -54,11 +54,16 @@ def list_scripts(data: dict[str, Any]) -> list[str]:
 
 
 def _list_tour(data: dict[str, Any]) -> Iterator[str]:
-    """What the tour says of the head, and what there is to do."""
+    """Yield what the tour says of the head, and what there is to do."""
     if "head" in data:
         yield f"tour/heads/{data['head']}.js"
-    place = data["live"]["place"] if "live" in data else None
-    yield f"tour/tasks/{'still' if place is None else 'recorded' if place == 'recorded' else 'typed'}.js"
+    yield f"tour/tasks/{_choose_tasks(data.get('live'))}.js"
+
+
+def _choose_tasks(live: dict[str, Any] | None) -> str:
+    if live is None:
+        return "still"
+    return "recorded" if live["place"] == "recorded" else "typed"
 
 
 def _list_attribution(live: dict[str, Any], ending: str) -> list[str]:

@@ -41,11 +41,14 @@ function drawHeadGrid({ trace, tokens, shown, config }) {
     const probs = trace.tensors.get(`Encoder-${block}-MultiHeadSelfAttention/probs`);
     if (!probs) continue;
     const kinds = headKinds(probs, tokens);
-    grid.append(h("span.dim", {}, block), ...kinds.map(({ target }, head) => (hasHead(probs, head) ? h("button", {
-      type: "button", "data-key": `all-${block}-${head}`, onclick: () => goToHead(block, head),
-      "aria-label": `Block ${block}, head ${head + 1}${target ? `, looks at ${targetText(target, tokens)}` : ""}`,
-    }, heatCanvas(...shrinkMap(headMap(probs, head), tokens.length, shown), "weights", 1),
-    target ? h("b", { "aria-hidden": "true" }, HEAD_MARKS[target]) : null) : h("span", {}))));
+    const draw = ({ target }, head) => {
+      if (!hasHead(probs, head)) return h("span", {});
+      const label = `Block ${block}, head ${head + 1}${looksAt(target, tokens)}`;
+      const map = shrinkMap(headMap(probs, head), tokens.length, shown);
+      const mark = target ? h("b", { "aria-hidden": "true" }, HEAD_MARKS[target]) : null;
+      return headButton(block, head, label, { "data-key": `all-${block}-${head}` }, map, mark);
+    };
+    grid.append(h("span.dim", {}, block), ...kinds.map(draw));
   }
   grid.addEventListener("keydown", moveInGrid);
   return grid;

@@ -133,20 +133,24 @@ function keepSentenceInUrl() {
 
 function watchSentence() {
   for (const id of ["text", "pair"]) {
-    $(id).addEventListener("input", (event) => {
-      state[id] = event.target.value;
-      sentenceChanged();
+    fill($(id), {
+      onkeydown: scrubKey,
+      oninput: ({ target }) => {
+        state[id] = target.value;
+        sentenceChanged();
+      },
     });
-    $(id).addEventListener("keydown", (event) => scrubKey(event));
   }
-  $("add-pair").addEventListener("click", () => setPair(""));
-  $("remove-pair").addEventListener("click", () => setPair(null));
-  $("freeze").addEventListener("click", toggleFrozen);
-  $("examples").addEventListener("change", (event) => {
-    if (event.target.value === "") return;
-    Object.assign(state, exampleSentences()[event.target.value], { token: -1 });
-    event.target.value = "";
-    sentenceChanged();
+  fill($("add-pair"), { onclick: () => setPair("") });
+  fill($("remove-pair"), { onclick: () => setPair(null) });
+  fill($("freeze"), { onclick: toggleFrozen });
+  fill($("examples"), {
+    onchange: ({ target }) => {
+      if (target.value === "") return;
+      Object.assign(state, exampleSentences()[target.value], { token: -1 });
+      target.value = "";
+      sentenceChanged();
+    },
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaintHeat);
 }

@@ -87,16 +87,18 @@ function headChooser({ parts, kinds, head, tokens, block, headsOff: off }) {
   return h("div.head-choices", { role: "group", "aria-label": "Heads of this block" },
     kinds.map(({ target }, n) => {
       if (!hasHead(parts.probs, n)) return null;
-      const looks = target ? `, looks at ${targetText(target, tokens)}` : "";
-      return h("button.head-choice", {
-        type: "button", "data-key": `head-${n + 1}`,
-        "aria-pressed": String(n === head),
-        "aria-label": `Head ${n + 1}${looks}${off.has(n + 1) ? ", switched off" : ""}`,
-        onclick: () => goToHead(block, n),
-      }, heatCanvas(headMap(parts.probs, n), tokens.length, "weights", 1),
-      h("b", {}, n + 1), off.has(n + 1) ? " off" : ` ${target || ""}`);
+      const isOff = off.has(n + 1);
+      return headButton(block, n, `Head ${n + 1}${looksAt(target, tokens)}${isOff ? ", switched off" : ""}`, {
+        class: "head-choice", "data-key": `head-${n + 1}`, "aria-pressed": String(n === head),
+      }, [headMap(parts.probs, n), tokens.length], h("b", {}, n + 1), isOff ? " off" : ` ${target || ""}`);
     }));
 }
+
+const looksAt = (target, tokens) => (target ? `, looks at ${targetText(target, tokens)}` : "");
+
+const headButton = (block, head, label, attributes, [map, side], ...children) => h("button", {
+  type: "button", "aria-label": label, onclick: () => goToHead(block, head), ...attributes,
+}, heatCanvas(map, side, "weights", 1), ...children);
 
 function attentionBody(view) {
   const { parts, tokens, shown, token } = view;
