@@ -22,7 +22,7 @@ _SENTENCE = (
     *("stage/tensor.js", "stage/stage.js"),
 )
 # By DATA.live.place: the scripts that give the page its numbers.
-_PLACES = {
+_NUMBERS = {
     "inside": ("computed.js",),
     "beside": ("computed.js", "beside.js"),
     "recorded": ("recordings.js",),
@@ -72,7 +72,7 @@ def _list_attribution(live: dict[str, Any], ending: str) -> list[str]:
 
 def list_live_scripts(live: dict[str, Any]) -> list[str]:
     """Return the scripts by which a page gets its numbers."""
-    return [f"live/{name}" for name in ("client.js", *_PLACES[live["place"]])]
+    return [f"live/{name}" for name in ("client.js", *_NUMBERS[live["place"]])]
 
 
 def list_engine_scripts(live: dict[str, Any]) -> list[str]:
