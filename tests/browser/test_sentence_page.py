@@ -1,5 +1,6 @@
 """A sentence in the explorer's figure: columns, strips, changes, and what the address keeps."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -296,3 +297,19 @@ def test_real_model_answers_as_kbert_does(open_page, tmp_path):
     assert "int8" in stated and "on 26 texts" in stated
     hidden = float(re.search(r"hidden states differ by up to ([\d.e-]+\d)", stated)[1])
     assert hidden == pytest.approx(difference["hidden"], rel=0.06) and hidden > 0
+
+
+def test_a_regression_shows_its_number_as_kbert_does(open_page, tmp_path):
+    bert = small_bert(kbert.BertConfig(**SIZES), "classifier")
+    bert = dataclasses.replace(bert, problem_type="regression")
+    kbert.save(bert, tmp_path / "model")
+    text = "red cat big tree"
+    expected = {f"LABEL_{n}": value for n, value in enumerate(kbert.regress(bert, text))}
+    path = kbert.explore(tmp_path / "model", tmp_path / "page.html", weights="float32").path
+    page = open_page(path, f"#Classifier&text={text.replace(' ', '%20')}")
+    for place in ("#outputs", "#stage"):
+        rows = page.locator(f"{place} li")
+        rows.first.wait_for()
+        texts = [row.locator("span").all_inner_texts() for row in rows.all()]
+        found = {label: float(value.replace("\u2212", "-")) for label, value in texts}
+        assert found == pytest.approx(expected, abs=2e-4) and len(found) == 5

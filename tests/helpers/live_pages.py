@@ -59,7 +59,13 @@ function run(request) {
 """
 
 
-_INNER = "makeProducts, prepareKernel, project"  # which the engine keeps to itself
+COMPUTED = {
+    "place": "inside",
+    "outputs": [],
+}  # DATA.live of a page that computes, as far as V8 asks
+RECORDED = {"place": "recorded", "outputs": [], "recordings": [{"attention": {}}]}
+# Functions that an engine keeps to itself.
+_INNER = {"inside": "makeProducts, prepareKernel, project, makeTokenizer, ", "recorded": ""}
 
 
 def write_live_checkpoint(folder: Path, head: str = "pretraining", **sizes) -> Path:
@@ -73,12 +79,13 @@ def write_live_checkpoint(folder: Path, head: str = "pretraining", **sizes) -> P
     return folder
 
 
-def start_v8(before: str = ""):
-    """An engine of JavaScript that has read the page's engine, `before` it something else."""
+def start_v8(before: str = "", live: dict = COMPUTED):
+    """An engine of JavaScript that has read a page's engine, `before` it something else."""
     from py_mini_racer import MiniRacer
 
     context = MiniRacer()
-    engine = writing.engine_script().replace("\nreturn { ", f"\nreturn {{ {_INNER}, ")
+    engine = writing.engine_script(live)
+    engine = engine.replace("\nreturn { ", f"\nreturn {{ {_INNER[live['place']]}")
     context.eval("\n".join([before, _BROWSER, engine, _ASKED]))
     return context
 
@@ -100,7 +107,7 @@ class Page:
     def __init__(self, html: str, before: str = ""):
         self.live = data_of(html)["live"]
         self.weights = re.search(r'id="weights">([^<]*)<', html)[1]
-        self.context = start_v8(before)
+        self.context = start_v8(before, self.live)
         weights = base64.b64decode(self.weights)
         # V8's own memory, written from here: megabytes are not decoded by the script above
         self.context.eval(f"const weights = new Uint8Array({len(weights)}); weights")[:] = weights

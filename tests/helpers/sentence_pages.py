@@ -36,6 +36,7 @@ def write_live_page(path: Path, config="tiny", head: str = "pretraining", **live
             "head": head,
             "place": "inside",
             "precision": "float32",
+            "outputs": ["mlm", "nsp", "vector"],
             "sentences": ["The animal did not cross the street because it was too tired."],
             "recordings": [],
         }

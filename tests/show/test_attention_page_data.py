@@ -38,7 +38,7 @@ def run_scripts(live: dict, number: int = 0) -> dict[str, np.ndarray]:
     from helpers.live_pages import start_v8
 
     request = live["recordings"][number]["request"]
-    context = start_v8()
+    context = start_v8(live=live)
     context.eval(
         f"const {{ tensors }} = findRecording({json.dumps(live)}, {json.dumps(request)});"
         "const found = [...tensors].map(([name, tensor]) =>"

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +19,11 @@ from kbert.graph.reference import document_004
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.show.explorer import explore as explore_module
-from kbert.show.explorer import writing
+from kbert.show.explorer import scripts, writing
 from kbert.show.explorer.counting import graphs
 from kbert.show.explorer.figure import STATES, figure_data
 from kbert.show.explorer.weights import describe_tensor
+from kbert.show.explorer.writing import FOLDER
 
 LOADS = {"src", "href", "srcset", "data", "poster", "action", "background", "xlink:href"}
 
@@ -309,15 +311,52 @@ def test_checkpoint_sets_its_own_head(checkpoint, capsys, option):
     assert done.status == 2 and "goes with a configuration, got a checkpoint" in done.err
 
 
-def test_no_two_functions_of_the_page_have_one_name(tmp_path):
+def test_no_two_functions_of_the_page_have_one_name():
     """All scripts of a page share one scope, where the later of two silently replaces the other."""
+    everything = {"outputs": ["mlm", "nsp", "classes", "tags", "answer", "vector"]}
+    everything |= {"attribution": {}, "recordings": [{"attention": {}}]}
+    page, engine = set(scripts.COUNTING), set()
+    for head in HEADS:
+        page |= set(scripts.list_scripts({"head": head}))
+    for place in ("inside", "beside", "recorded", "served"):
+        live = everything | {"place": place}
+        page |= {*scripts.list_scripts({"live": live}), *scripts.list_live_scripts(live)}
+        engine |= set(scripts.list_engine_scripts(live))  # a scope of its own
+    written = {str(path.relative_to(FOLDER)) for path in Path(str(FOLDER)).rglob("*.js")}
+    assert page | engine == written and not page & engine
+    for names in (list_names(page), list_names(engine)):
+        assert len(names) > 50 and {name for name in names if names.count(name) > 1} == set()
+
+
+def list_names(files) -> list[str]:
+    """The names that scripts declare outside of functions."""
+    code = "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in files)
+    return re.findall(r"^(?:async )?(?:function\*?|const|let|class) +(\w+)", code, re.MULTILINE)
+
+
+def test_a_page_has_only_the_scripts_that_its_data_can_need(tmp_path):
     kbert.save(small_bert(kbert.BertConfig(**SIZES), "encoder"), tmp_path / "model")
-    html = kbert.explore(tmp_path / "model", weights="int8").html
-    engine = r"^function makeEngine\(\) \{.*?^return \{[^\n]*\};\n\}"  # a scope of its own
-    page = re.sub(engine, "", html, count=1, flags=re.MULTILINE | re.DOTALL)
-    assert len(page) < len(html)
-    names = re.findall(r"^(?:async )?(?:function\*?|const|let|class) +(\w+)", page, re.MULTILINE)
-    assert len(names) > 300 and {name for name in names if names.count(name) > 1} == set()
+    pages = {
+        "inside": kbert.explore(tmp_path / "model", weights="int8").html,
+        "recorded": kbert.explore(tmp_path / "model", sentences=["a"]).html,
+        "still": kbert.explore(GraphSpec.of("tiny", "pretraining")).html,
+    }
+    needed = {
+        "function openEngine(": {"inside"},
+        "function makeTokenizer(": {"inside"},
+        "function findRecording(": {"recorded"},
+        "function drawStage(": {"inside", "recorded"},
+        "OUTPUTS.vector =": {"inside"},
+        "ANSWERS.vector =": {"inside", "recorded"},
+        "ANSWERS.mlm =": set(),
+        "PLACES.served =": set(),
+        "function loadParts(": set(),
+        "function attributionOf(": set(),
+        "HEAD_OUTPUTS.encoder =": {"inside", "recorded"},
+        "HEAD_OUTPUTS.pretraining =": {"still"},
+    }
+    found = {code: {name for name, page in pages.items() if code in page} for code in needed}
+    assert found == needed
 
 
 @pytest.mark.parametrize(

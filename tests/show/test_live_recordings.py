@@ -86,7 +86,7 @@ def test_scripts_complete_a_recording_to_the_whole_trace(model):
     request["off"]["residuals"] = ["Encoder-1-FeedForward-Add"]
     request["temperature"] = 2
     context = MiniRacer()
-    context.eval(engine_script())
+    context.eval(engine_script(live))
     numbers = np.concatenate([tensor.ravel() for tensor in kept.values()]).tolist()
     context.eval(
         f"const trace = makeEngine().readTrace({json.dumps(row | {'request': request})}, "
@@ -111,7 +111,7 @@ def test_scripts_complete_a_recording_to_the_whole_trace(model):
 @pytest.mark.parametrize("half", [0x0001, 0x03FF, 0x0400, 0x3C00, 0x7BFF, 0x8000, 0xC123, 0x7C00])
 def test_scripts_read_half_precision_as_numpy(half):
     pytest.importorskip("py_mini_racer")
-    from helpers.live_pages import start_v8
+    from helpers.live_pages import RECORDED, start_v8
 
     numbers = np.array([half, 0x3C00], "<u2")
     recording = {"request": {"text": "", "pair": None, "off": {"heads": [], "residuals": []}}}
@@ -119,7 +119,7 @@ def test_scripts_read_half_precision_as_numpy(half):
     recording |= {"outputs": {}, "tensors": [[name, [1]] for name in names]}
     recording["data"] = base64.b64encode(numbers.tobytes()).decode()
     live = {"recordings": [recording], "precision": "float16", "config": {"L": 0}}
-    context = start_v8()
+    context = start_v8(live=RECORDED)
     context.eval(f"const {{ tensors }} = findRecording({json.dumps(live)}, {{ text: '' }});")
     found = context.eval("String(tensors.get('Embedding-Token').data[0])")
     assert float(found) == float(numbers[:1].view("float16")[0])
@@ -190,7 +190,7 @@ def test_sentences_need_a_checkpoint(source):
 @pytest.mark.full
 def test_page_runs_its_recordings(model, browser_page):
     live = recording.record_model(model, [TEXT, PAIR])
-    script = "\n".join([*live_scripts(), f"const live = {json.dumps(live)};"])
+    script = "\n".join([*live_scripts(live), f"const live = {json.dumps(live)};"])
     browser_page.add_script_tag(content=script)
     found = browser_page.evaluate(
         """async () => {

@@ -184,10 +184,9 @@ def test_ctrl_c_ends_the_command_with_one_line(folder):
 def test_page_of_the_server_types_and_the_newest_request_wins(server, browser):
     from kbert.show.explorer.writing import live_scripts
 
-    live = json.dumps({"place": "served", "config": {"L": 3, "activation": "gelu"}})
-    server.page = (
-        f"<!doctype html><script>{''.join(live_scripts())}; const live = {live};</script>".encode()
-    )
+    live = {"place": "served", "config": {"L": 3, "activation": "gelu"}}
+    script = f"{''.join(live_scripts(live))}; const live = {json.dumps(live)};"
+    server.page = f"<!doctype html><script>{script}</script>".encode()
     page = browser.new_page()
     page.goto(server.url)
     found = page.evaluate(

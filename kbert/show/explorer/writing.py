@@ -10,32 +10,9 @@ from kbert.graph.reference import document_004
 from kbert.graph.reference.errata import errata
 from kbert.io import pages, palette, printable
 from kbert.io.row_formats import read_package_table
-from kbert.show.explorer import formula_code
+from kbert.show.explorer import formula_code, scripts
 
 FOLDER = files(__package__) / "page"
-_STYLES = ("style.css", "figure.css", "small.css", "tour/tour.css")
-_SENTENCE_STYLES = ("sentence/sentence.css", "stage/stage.css", "attention/attention.css")
-_COUNTING = ("counting.js", "rules.js", "graph.js")
-_SCRIPTS = (
-    *("dom.js", "state.js", "edges.js", "drawn.js", "view.js", "panel.js", "weights.js"),
-    *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
-    *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js"),
-)
-_SENTENCE = (
-    *("attention/address.js", "attention/lines.js", "attention/all_heads.js"),
-    *("attribution/attribution.js", "sentence/address.js", "sentence/colours.js"),
-    *("sentence/columns.js", "sentence/strips.js"),
-    *("sentence/stack.js", "sentence/heat.js", "sentence/running.js", "sentence/tokens.js"),
-    *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),
-    *("stage/numbers.js", "stage/formulas.js", "stage/heat.js", "stage/plots.js"),
-    *("stage/embeddings.js", "stage/head_kinds.js", "stage/cell.js", "stage/attention.js"),
-    *("stage/feed_forward.js", "stage/norm.js", "stage/residual.js"),
-    *("stage/tensor.js", "stage/stage.js"),
-)
-_ENGINE = (
-    *("tokenizer.js", "weights.js", "activations.js", "products.js", "plain_products.js"),
-    *("forward.js", "heads.js", "engine.js", "recorded.js", "packed_attention.js"),
-)
 _COMPACT = (",", ":")  # JSON without blanks
 _COMMENT = re.compile(r"\s*(//.*|/\*((?!\*/).)*\*/)\s*")
 _SOURCE = "// Written by kbert, whose sources have comments: kbert/show/explorer/page"
@@ -49,19 +26,20 @@ def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b""
     their comments, which stay in the package.
     """
     font = base64.b64encode((FOLDER / _FONT).read_bytes()).decode()
-    is_live = "live" in data
-    styles = (*_STYLES, *(_SENTENCE_STYLES if is_live else ()), "print.css")
-    scripts = [
+    live = data.get("live")
+    code = [
         counting_script(data, formulas),
-        *(live_scripts() if is_live else []),
-        _read_code(*_SCRIPTS, *(_SENTENCE if is_live else ()), "main.js"),
+        *(live_scripts(live) if live else []),
+        _read_code(*scripts.list_scripts(data)),
     ]
     slots = {
         "TITLE": html.escape(printable.line(title)),
-        "STYLE": f"{palette.write_css()}\n{_read_code(*styles)}",
+        "STYLE": f"{palette.write_css()}\n{_read_code(*scripts.list_styles(live))}",
         "FONT": f"data:font/woff;base64,{font}",
+        "TOKENS": pages.read_files(FOLDER, "sentence/tokens.html") if live else "",
+        "STAGE": pages.read_files(FOLDER, "sentence/stage.html") if live else "",
         "WEIGHTS": _write_weights(weights),
-        "SCRIPT": f'{_SOURCE}\n(() => {{\n"use strict";\n' + "\n".join(scripts) + "\n})();",
+        "SCRIPT": f'{_SOURCE}\n(() => {{\n"use strict";\n' + "\n".join(code) + "\n})();",
     }
     return pages.fill_page(FOLDER, slots)
 
@@ -91,20 +69,19 @@ def _write_weights(weights: bytes) -> str:
     return f'<script type="text/plain" id="weights">{text}</script>'
 
 
-def live_scripts() -> list[str]:
-    """Return the scripts of a page's live part, wherever its model computes."""
-    return [engine_script(), _read_code("live/served.js", "live/client.js")]
+def live_scripts(live: dict) -> list[str]:
+    """Return the scripts by which a page gets its numbers, for its DATA.live."""
+    return [engine_script(live), _read_code(*scripts.list_live_scripts(live))]
 
 
-def engine_script() -> str:
+def engine_script(live: dict) -> str:
     """Return the function that makes the engine: a worker runs its text, the page the function."""
-    scripts = _read_code(*(f"live/{name}" for name in _ENGINE))
-    code = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
-    names = "openEngine, serveRequests, makeTokenizer, decodeBase64, findRecording, readTrace"
-    return (
-        f'function makeEngine() {{\nconst PRODUCTS_WASM = "{code}";\n'
-        f"{scripts}\nreturn {{ {names} }};\n}}"
-    )
+    code = _read_code(*scripts.list_engine_scripts(live))
+    if scripts.computes(live):
+        module = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
+        code = f'const PRODUCTS_WASM = "{module}";\n{code}'
+    names = ", ".join(scripts.list_engine_functions(live))
+    return f"function makeEngine() {{\n{code}\nreturn {{ {names} }};\n}}"
 
 
 def counting_script(data: dict, formulas: list[str]) -> str:
@@ -115,7 +92,7 @@ def counting_script(data: dict, formulas: list[str]) -> str:
     return (
         f"const DATA = {pages.to_script(data, _COMPACT)};\n"
         f"const FORMULAS = {{\n{functions}\n}};\n"
-        f"{_read_code(*_COUNTING)}"
+        f"{_read_code(*scripts.COUNTING)}"
     )
 
 

@@ -13,15 +13,26 @@ from kbert.checkpoints.sentence_settings import SentenceSettings, lowercase_text
 from kbert.checkpoints.weight_names import Entry, entries_of
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.data.tokenization.vocabulary import Vocabulary
+from kbert.graph import names
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import ACTIVATIONS
 from kbert.graph.spec import GraphSpec
+from kbert.heads import HEADS
 from kbert.show.explorer.live.packing import PackedWeights, pack_weights
 from kbert.show.explorer.live.tokenizer_rules import describe_tokenizer
 from kbert.show.explorer.live.weight_options import check_size
 
 if TYPE_CHECKING:
     from kbert.checkpoints.bert import Bert
+
+# What a head's layer says of a text, by its name in a trace.
+_OUTPUTS = {
+    names.MLM: "mlm",
+    names.NSP: "nsp",
+    names.CLASSIFIER: "classes",
+    names.TOKEN_CLASSIFIER: "tags",
+    names.SPAN: "answer",
+}
 
 
 @dataclass(frozen=True)
@@ -122,9 +133,9 @@ def describe_model(model: LiveModel) -> dict:
     """Return the data that the pages of a model share, wherever it computes."""
     config = model.spec.config
     letters = config_letters(config)
-    names = {"L": "L", "H": "H", "A": "A", "FFD": "F", "T": "T", "P": "P"}
+    sizes = {"L": "L", "H": "H", "A": "A", "FFD": "F", "T": "T", "P": "P"}
     return {
-        "config": {ours: letters[letter] for letter, ours in names.items()}
+        "config": {ours: letters[letter] for letter, ours in sizes.items()}
         | {
             "G": config.type_vocab_size,
             "eps": config.layer_norm_eps,
@@ -132,6 +143,7 @@ def describe_model(model: LiveModel) -> dict:
             "padId": config.pad_token_id,
         },
         "head": model.spec.head,
+        "outputs": list_outputs(model),
         "labels": name_labels(model),
         "labelFunction": choose_activation(model.problem_type, model.spec.num_labels),
         "pooling": _describe_pooling(model),
@@ -164,6 +176,13 @@ def name_labels(model: LiveModel) -> list[str]:
     if not model.spec.has_labels:
         return []
     return list(model.labels or [f"LABEL_{n}" for n in range(model.spec.num_labels)])
+
+
+def list_outputs(model: LiveModel) -> list[str]:
+    """Return the names of the outputs that a trace of the model may have."""
+    layers = HEADS[model.spec.head].layers
+    outputs = [output for layer, output in _OUTPUTS.items() if layer in layers]
+    return outputs if choose_settings(model) is None else [*outputs, "vector"]
 
 
 def _describe_pooling(model: LiveModel) -> dict | None:

@@ -8,13 +8,13 @@ const drawnHeads = { trace: null, shown: 0, pixels: null, grid: null };  // a tr
 const hasHead = (probs, head) => !probs.heads || probs.heads.includes(head + 1);
 
 function allHeads(view) {
-  const details = h("details", { class: "all-heads", open: state.allHeads, ontoggle: () => {
+  const details = h("details.all-heads", { open: state.allHeads, ontoggle: () => {
     if (details.open === state.allHeads) return;
     setAttention({ allHeads: details.open });
     redrawStage();
   } }, h("summary", { "data-key": "all-heads" }, "The heads of all blocks"));
   if (state.allHeads) {
-    details.append(headGrid(view), h("p", { class: "dim" },
+    details.append(headGrid(view), h("p.dim", {},
       "→ next token · ← previous · • itself · S [SEP] · C [CLS]: gets more than half of the attention, on average " +
       "(Clark et al. 2019, section 3.1)."));
   }
@@ -36,16 +36,19 @@ function headGrid(view) {
 }
 
 function drawHeadGrid({ trace, tokens, shown, config }) {
-  const grid = h("div", { class: "head-grid", role: "group", "aria-label": "Heads of all blocks", style: `--heads:${config.A}` });
+  const grid = h("div.head-grid", { role: "group", "aria-label": "Heads of all blocks", style: `--heads:${config.A}` });
   for (let block = config.L; block >= 1; block -= 1) {
     const probs = trace.tensors.get(`Encoder-${block}-MultiHeadSelfAttention/probs`);
     if (!probs) continue;
     const kinds = headKinds(probs, tokens);
-    grid.append(h("span", { class: "dim" }, block), ...kinds.map(({ target }, head) => (hasHead(probs, head) ? h("button", {
-      type: "button", "data-key": `all-${block}-${head}`, onclick: () => goToHead(block, head),
-      "aria-label": `Block ${block}, head ${head + 1}${target ? `, looks at ${targetText(target, tokens)}` : ""}`,
-    }, heatCanvas(...shrinkMap(headMap(probs, head), tokens.length, shown), "weights", 1),
-    target ? h("b", { "aria-hidden": "true" }, HEAD_MARKS[target]) : null) : h("span", {}))));
+    const draw = ({ target }, head) => {
+      if (!hasHead(probs, head)) return h("span", {});
+      const label = `Block ${block}, head ${head + 1}${looksAt(target, tokens)}`;
+      const map = shrinkMap(headMap(probs, head), tokens.length, shown);
+      const mark = target ? h("b", { "aria-hidden": "true" }, HEAD_MARKS[target]) : null;
+      return headButton(block, head, label, { "data-key": `all-${block}-${head}` }, map, mark);
+    };
+    grid.append(h("span.dim", {}, block), ...kinds.map(draw));
   }
   grid.addEventListener("keydown", moveInGrid);
   return grid;

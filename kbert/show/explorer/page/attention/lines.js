@@ -5,11 +5,11 @@ const LINE_STEPS = 8;     // of strength
 
 function attentionLines(view) {
   const { tokens, shown, token, head } = view;
-  const own = s("g", { class: "own-lines" });
-  const strokes = s("svg", {
-    class: "line-strokes", viewBox: `0 0 100 ${shown.length}`, preserveAspectRatio: "none", "aria-hidden": "true",
+  const own = s("g.own-lines", {});
+  const strokes = s("svg.line-strokes", {
+    viewBox: `0 0 100 ${shown.length}`, preserveAspectRatio: "none", "aria-hidden": "true",
   }, linesOfAll(view), own);
-  const said = h("p", { class: "line-said", role: "status" });
+  const said = h("p.line-said", { role: "status" });
   const side = (name, chosen, choose) => h("div", { class: `line-side line-${name}`, role: "group", "aria-label": name },
     shown.map((n) => h("button", {
       type: "button", "data-key": `${name}-${n}`, "data-place": n, "aria-pressed": String(n === chosen),
@@ -39,7 +39,7 @@ function attentionLines(view) {
   from.addEventListener("pointerleave", () => light(token));
   light(token);
   return stageCard(`Who looks at whom in head ${head + 1}`, hideControl(tokens),
-    h("div", { class: "line-box", tabindex: 0, role: "region", "aria-label": "Lines between tokens" }, from, strokes, to), said);
+    h("div.line-box", { tabindex: 0, role: "region", "aria-label": "Lines between tokens" }, from, strokes, to), said);
 }
 
 const headRow = ({ probs, tokens }, row) => probs.subarray(row * tokens.length, (row + 1) * tokens.length);
@@ -56,7 +56,7 @@ function linesOfAll(view) {
       paths[Math.ceil(Math.sqrt(weights[column]) * LINE_STEPS)] += linePath(y, end);
     });
   });
-  return s("g", { class: "all-lines" }, paths.map((d, step) => (d
+  return s("g.all-lines", {}, paths.map((d, step) => (d
     ? s("path", { d, "stroke-opacity": (0.4 * step) / LINE_STEPS, "stroke-width": 0.8 + 0.2 * step }) : null)));
 }
 

@@ -6,7 +6,7 @@ const STRONGEST_SHADE = 55;  // % of the colour: text on it can be read
 // The attribution of a trace; null: the page has none of this text.
 function attributionOf({ request, tokens }) {
   const found = live.attribution;
-  const isSame = found && request.text === found.text && (request.pair ?? null) === found.pair;
+  const isSame = request.text === found.text && (request.pair ?? null) === found.pair;
   return isSame && found.scores.length === tokens.length ? found : null;
 }
 
@@ -21,15 +21,15 @@ function attributionLine(trace) {
   if (!found) return [];
   const texts = [trace.request.text, trace.request.pair].filter((text) => text !== null && text !== undefined);
   const shade = (score) => `background:${shareColour(shareOf(found, score))}`;
-  const legend = h("p", { class: "coloured" }, h("span", { style: `background:${shareColour(1)}` }, " for "), " ",
+  const legend = h("p.coloured", {}, h("span", { style: `background:${shareColour(1)}` }, " for "), " ",
     h("span", { style: `background:${shareColour(-1)}` }, " against "));
   const rows = trace.tokens.map((token, n) => ({ token, score: found.scores[n] })).filter(({ token }) => !isMarker(token))
     .map(({ token, score }) => h("tr", {}, h("th", { scope: "row", style: shade(score) }, token.text), h("td", {}, signed(score))));
-  const table = h("details", { class: "scores" }, h("summary", { class: "small" }, "Every token’s score"),
-    h("table", { class: "stage-table" }, h("tbody", {}, rows)));
-  return [h("div", { class: "output attributed" }, h("h2", {}, "Attribution"), h("div", { class: "said" }, h("div", { class: "attribution" },
-    h("p", {}, h("b", {}, found.title)), texts.map((text, segment) => h("p", { class: "coloured", dir: "auto" }, colourText(text, segment, trace.tokens, found, shade))),
-    legend, found.notes.map((note) => h("p", { class: "dim" }, note)), table)))];
+  const table = h("details.scores", {}, h("summary.small", {}, "Every token’s score"),
+    h("table.stage-table", {}, h("tbody", {}, rows)));
+  return [outputLine("Attribution", h("div.attribution", {}, h("p", {}, h("b", {}, found.title)),
+    texts.map((text, segment) => h("p.coloured", { dir: "auto" }, colourText(text, segment, trace.tokens, found, shade))),
+    legend, found.notes.map((note) => h("p.dim", {}, note)), table))];
 }
 
 // Tokens as pieces of their text; of those that share letters the first one has them.
@@ -50,8 +50,8 @@ const signed = (score) => `${score < 0 ? "−" : "+"}${Math.abs(score).toFixed(4
 // Marks the tokens under the figure.
 function markScores(row, trace) {
   const found = attributionOf(trace);
-  [...row.children].forEach((button, n) => {
-    button.classList.toggle("scored", Boolean(found));
-    if (found) button.style.setProperty("--score", shareColour(shareOf(found, found.scores[n]), 100));
+  [...row.children].forEach((token, n) => {
+    token.classList.toggle("scored", Boolean(found));
+    if (found) token.style.setProperty("--score", shareColour(shareOf(found, found.scores[n]), 100));
   });
 }

@@ -103,12 +103,11 @@ function project(products, x, rows, matrix) {
 
 // query · keyᵀ / √D of each head, [A, S, S]; query and key are [S, A, D]. The keys are the matrix.
 function scoreHeads(products, query, key, [length, heads, size]) {
-  const stride = heads * size;
   const scores = new Float32Array(heads * length * length);
   for (let head = 0; head < heads; head += 1) {
-    const start = head * size;
-    const keys = products.lend({ data: key, start, outputs: length, inputs: size, outputStride: stride, inputStride: 1 });
-    products.multiply({ data: query, start, stride }, length, keys, { data: scores, start: head * length * length, stride: length });
+    const [vectors, map] = placeHead(head, length, heads, size);
+    const keys = products.lend({ ...vectors, data: key, outputs: length, inputs: size, outputStride: vectors.stride, inputStride: 1 });
+    products.multiply({ ...vectors, data: query }, length, keys, { ...map, data: scores });
   }
   for (let place = 0; place < scores.length; place += 1) scores[place] /= Math.sqrt(size);
   return scores;
@@ -116,12 +115,15 @@ function scoreHeads(products, query, key, [length, heads, size]) {
 
 // probs [A, S, S] · value [S, A, D] of each head: the context [S, A, D]. The values are the matrix.
 function mixHeads(products, probs, value, [length, heads, size]) {
-  const stride = heads * size;
-  const context = new Float32Array(length * stride);
+  const context = new Float32Array(length * heads * size);
   for (let head = 0; head < heads; head += 1) {
-    const start = head * size;
-    const values = products.lend({ data: value, start, outputs: size, inputs: length, outputStride: 1, inputStride: stride });
-    products.multiply({ data: probs, start: head * length * length, stride: length }, length, values, { data: context, start, stride });
+    const [vectors, map] = placeHead(head, length, heads, size);
+    const values = products.lend({ ...vectors, data: value, outputs: size, inputs: length, outputStride: 1, inputStride: vectors.stride });
+    products.multiply({ ...map, data: probs }, length, values, { ...vectors, data: context });
   }
   return context;
 }
+
+// Where a head's vectors lie in [S, A, D], and its map in [A, S, S].
+const placeHead = (head, length, heads, size) =>
+  [{ start: head * size, stride: heads * size }, { start: head * length * length, stride: length }];

@@ -1,9 +1,10 @@
 // The model behind a page that `kbert explore --serve` gives: kbert computes, on the same machine.
 
 // The newest request wins: what it replaces is broken off, and rejects with an AbortError.
-function openServed(live, { readTrace }) {
+PLACES.served = (live) => {
+  const { readTrace } = makeEngine();
   let waiting = null;
-  return async (request) => {
+  const run = async (request) => {
     waiting?.abort();
     waiting = new AbortController();
     const buffer = await askServer(request, waiting.signal);
@@ -12,7 +13,8 @@ function openServed(live, { readTrace }) {
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
     return readTrace(header, new Float32Array(buffer, 4 + length), live.config);
   };
-}
+  return { run, canType: true };
+};
 
 async function askServer(request, signal) {
   const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal };

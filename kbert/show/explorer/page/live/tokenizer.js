@@ -6,17 +6,14 @@
 // written into the page: browsers have newer Unicode tables, each its own.
 
 // Bits of a code point's entry in the table.
-const DROPPED = 1;        // control, format and private-use characters
-const BLANK = 2;
-const PUNCTUATION = 4;
-const MARK = 8;           // nonspacing: stripped as an accent
-const DECOMPOSES = 16;    // into a letter and marks
-const IDEOGRAPH = 32;     // a word of its own
-const UNORDERED = 64;     // a mark that stays in its place among others
-
 const BITS = {
-  dropped: DROPPED, blanks: BLANK, punctuation: PUNCTUATION, marks: MARK,
-  decomposes: DECOMPOSES, ideographs: IDEOGRAPH, unordered: UNORDERED,
+  dropped: 1,        // control, format and private-use characters
+  blanks: 2,
+  punctuation: 4,
+  marks: 8,          // nonspacing: stripped as an accent
+  decomposes: 16,    // into a letter and marks
+  ideographs: 32,    // a word of its own
+  unordered: 64,     // a mark that stays in its place among others
 };
 
 // Runs of code points are written as the gap before each run and its length, in base 36.
@@ -60,7 +57,7 @@ function makeTokenizer(settings) {
   const added = new Map(settings.added.map((entry) => [entry.content, entry]));
   for (const { content, id } of settings.added) tokens[id] = content;
   const rules = {
-    ...settings, vocabulary, added,
+    ...settings, tokens, vocabulary, added,
     table: makeCharacterTable(settings.runs),
     lowercaseOf: makeLowercaseMap(settings.lowercaseRuns),
     classes: new Map(settings.classes),
@@ -68,7 +65,7 @@ function makeTokenizer(settings) {
     addedNormalized: prepareAdded(settings.added.filter((token) => token.normalized)),
   };
   rules.unknownId = added.get(settings.special.unk).id;
-  return { tokens, rules, encode: (text, pair) => encode(rules, tokens, text, pair) };
+  return { tokens, rules, encode: (text, pair) => encode(rules, text, pair) };
 }
 
 // A character is [text, start, end], with its place in the input in UTF-16 units.
@@ -95,9 +92,9 @@ function clean(rules, characters) {
   const kept = [];
   for (const [character, start, end] of characters) {
     const kind = kindOf(rules, character);
-    if (kind & DROPPED) continue;
-    if (kind & BLANK) kept.push([" ", start, end]);
-    else if (kind & IDEOGRAPH) kept.push([" ", start, end], [character, start, end], [" ", start, end]);
+    if (kind & BITS.dropped) continue;
+    if (kind & BITS.blanks) kept.push([" ", start, end]);
+    else if (kind & BITS.ideographs) kept.push([" ", start, end], [character, start, end], [" ", start, end]);
     else kept.push([character, start, end]);
   }
   return kept;
@@ -106,11 +103,11 @@ function clean(rules, characters) {
 function stripAccents(rules, characters) {
   const parts = [];
   for (const [character, start, end] of characters) {
-    const decomposes = kindOf(rules, character) & DECOMPOSES;
+    const decomposes = kindOf(rules, character) & BITS.decomposes;
     for (const part of decomposes ? character.normalize("NFD") : character) parts.push([part, start, end]);
   }
   orderMarks(rules, parts);
-  return parts.filter(([part]) => !(kindOf(rules, part) & MARK));
+  return parts.filter(([part]) => !(kindOf(rules, part) & BITS.marks));
 }
 
 // Unicode's canonical order of marks: those of different classes after a letter are sorted. Stripped
@@ -123,7 +120,7 @@ function orderMarks(rules, parts) {
     for (let before = place; before > 0; before -= 1) {
       const other = parts[before - 1];
       const kind = kindOf(rules, other[0]);
-      const isStripped = kind & MARK && !(kind & UNORDERED);
+      const isStripped = kind & BITS.marks && !(kind & BITS.unordered);
       if (!isStripped && classOf(other) <= own) break;
       [parts[before - 1], parts[before]] = [parts[before], other];
     }
@@ -144,9 +141,9 @@ function splitWords(rules, characters) {
   let word = null;
   for (const character of characters) {
     const kind = kindOf(rules, character[0]);
-    if (kind & BLANK) {
+    if (kind & BITS.blanks) {
       word = null;
-    } else if (kind & PUNCTUATION) {
+    } else if (kind & BITS.punctuation) {
       words.push([character]);
       word = null;
     } else if (word) {
@@ -235,7 +232,7 @@ function findAdded({ tokens, search }, text) {
 }
 
 // [CLS] text [SEP], or [CLS] text [SEP] pair [SEP], cut to the model's length.
-function encode(rules, tokens, text, pair) {
+function encode(rules, text, pair) {
   const first = splitText(rules, text);
   const second = pair === null ? [] : splitText(rules, pair);
   const least = pair === null ? 2 : 3;  // [CLS] and one or two [SEP]
@@ -248,7 +245,7 @@ function encode(rules, tokens, text, pair) {
   const specialIds = new Set(Object.values(rules.special).map((token) => rules.added.get(token).id));
   return {
     truncated: firstLength < first.length || secondLength < second.length,
-    tokens: sequence.map((token) => ({ ...token, text: tokens[token.id], special: specialIds.has(token.id) })),
+    tokens: sequence.map((token) => ({ ...token, text: rules.tokens[token.id], special: specialIds.has(token.id) })),
   };
 }
 

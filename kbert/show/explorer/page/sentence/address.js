@@ -2,18 +2,20 @@
 
 const SENTENCE_STATE = () => ({
   ...exampleSentences()[0],  // text, and pair: the second sentence; null: there is none
-  off: { heads: [], attention: [], residuals: [], positions: false },
-  temperature: 1,      // the scores are divided by it before the softmax
-  frozen: null,        // a text to compare with
+  off: [],              // the names of what is switched off, see changes.js
+  temperature: 1,       // the scores are divided by it before the softmax
+  frozen: null,         // a text to compare with
   frozenPair: null,
-  token: -1,           // the column that is kept lit
-  ...ATTENTION_STATE,
+  token: -1,            // the column that is kept lit; in the stage, the token that asks
+  to: -1,               // the token that is asked; -1: the one that gets most
+  hidesSpecial: false,  // whether [CLS] and [SEP] are left out of the attention
+  allHeads: false,      // whether the heads of all blocks are open
 });
 
 // The sentences to choose from: what was recorded, given to the page, or some for its head.
 function exampleSentences() {
   const recorded = live.recordings || [];
-  const given = live.sentences?.length ? live.sentences : EXAMPLES[DATA.head] || EXAMPLES.encoder;
+  const given = live.sentences?.length ? live.sentences : EXAMPLES[DATA.head];
   const typed = live.place === "recorded" && recorded.length ? [] : given.map((sentence) => {
     const [text, pair] = sentence.split("\t");  // between the texts of a pair
     return { text, pair };
@@ -22,69 +24,35 @@ function exampleSentences() {
     .map(({ text, pair }) => ({ text, pair: pair ?? null }));
 }
 
-const EXAMPLES = {
-  encoder: [
-    "The animal did not cross the street because it was too tired.",
-    "She sat on the bank of the river.",
-  ],
-  pretraining: ["The capital of France is [MASK].", "Where do you live?\tI live in Paris."],
-  classifier: ["What a wonderful film."],
-  tokens: ["Angela Merkel met Emmanuel Macron in Paris."],
-  qa: ["Where does the river rise?\tThe Rhine rises in the Swiss Alps and flows to the North Sea."],
-  choice: ["She opened the umbrella because\tit was raining."],
+// How the parts of the state stand in the address: their names there, how they are read and written.
+const TEXT = { read: decodeText, write: (text) => encodeURIComponent(text ?? "") };
+const PLACE = { read: (text) => (/^\d+$/.test(text) ? Number(text) : -1), write: String };
+const flag = (word) => ({ read: (text) => text === word, write: () => word });
+const SETTINGS = {
+  text: { name: "text", ...TEXT },
+  pair: { name: "pair", ...TEXT },
+  frozen: { name: "frozen", ...TEXT },
+  frozenPair: { name: "frozen-pair", ...TEXT },
+  off: { name: "off", read: readOff, write: String },
+  temperature: { name: "temperature", read: readTemperature, write: String },
+  token: { name: "token", ...PLACE },
+  hidesSpecial: { name: "special", ...flag("hidden") },
+  to: { name: "to", ...PLACE },
+  allHeads: { name: "heads", ...flag("all") },
 };
-
-const TEXTS = { text: "text", pair: "pair", frozen: "frozen", "frozen-pair": "frozenPair" };
-const SWITCH = /^(?:head|attention)-(\d+)(?:\.(\d+))?$/;
-
-// What is off, a name each: head-2.3 (block, head), attention-4, positions, or a residual's layer.
-function listOff(off) {
-  return [
-    ...off.heads.map(([block, head]) => `head-${block}.${head}`),
-    ...off.attention.map((block) => `attention-${block}`),
-    ...off.residuals,
-    ...(off.positions ? ["positions"] : []),
-  ];
-}
-
-function readOff(names) {
-  const off = SENTENCE_STATE().off;
-  const isUpTo = (number, most) => number >= 1 && number <= most;
-  for (const name of names) {
-    const [found, block, head] = SWITCH.exec(name) || [];
-    if (name === "positions") off.positions = true;
-    else if (!found) {
-      if (name.endsWith("-Add") && layerOf(name, DATA.values)) off.residuals.push(name);
-    } else if (!isUpTo(Number(block), DATA.values.L)) continue;
-    else if (name.startsWith("attention") && !head) off.attention.push(Number(block));
-    else if (isUpTo(Number(head), DATA.values.A)) off.heads.push([Number(block), Number(head)]);
-  }
-  return off;
-}
 
 function sentenceSettings() {
   const start = SENTENCE_STATE();
-  const parts = Object.entries(TEXTS)
-    .filter(([, key]) => state[key] !== start[key])
-    .map(([name, key]) => `${name}=${encodeURIComponent(state[key] ?? "")}`);
-  const off = listOff(state.off);
-  if (off.length) parts.push(`off=${off.join(",")}`);
-  for (const key of ["temperature", "token"]) {
-    if (state[key] !== start[key]) parts.push(`${key}=${state[key]}`);
-  }
-  return [...parts, ...attentionSettings()];
+  const isChanged = (key) => JSON.stringify(state[key]) !== JSON.stringify(start[key]);
+  return Object.entries(SETTINGS).filter(([key]) => isChanged(key))
+    .map(([key, { name, write }]) => `${name}=${write(state[key])}`);
 }
 
 function readSentence(view) {
-  const read = SENTENCE_STATE();
-  for (const [name, key] of Object.entries(TEXTS)) {
-    if (view[name] !== undefined) read[key] = decodeText(view[name]);
+  Object.assign(state, SENTENCE_STATE());
+  for (const [key, { name, read }] of Object.entries(SETTINGS)) {
+    if (view[name] !== undefined) state[key] = read(view[name]);
   }
-  read.off = readOff((view.off || "").split(","));
-  const temperature = Number(view.temperature);
-  if (temperature >= COLDEST && temperature <= HOTTEST) read.temperature = temperature;
-  if (/^\d+$/.test(view.token)) read.token = Number(view.token);
-  Object.assign(state, read, readAttention(view));
 }
 
 function decodeText(text) {

@@ -2,6 +2,34 @@
 
 const COLDEST = 0.1;
 const HOTTEST = 10;
+// A switch has a name: head-2.3 (block, head), attention-4, positions, or a residual's layer.
+const SWITCH = /^(?:head|attention)-(\d+)(?:\.(\d+))?$/;
+
+function readTemperature(text) {
+  const temperature = Number(text);
+  return temperature >= COLDEST && temperature <= HOTTEST ? temperature : 1;
+}
+
+// The names in a text of the switches that the page's model has.
+function readOff(text) {
+  const isUpTo = (number, most) => number >= 1 && number <= most;
+  return text.split(",").filter((name) => {
+    const [found, block, head] = SWITCH.exec(name) || [];
+    if (!found) return name === "positions" || /-Add$/.test(name) && Boolean(layerOf(name, DATA.values));
+    const fits = name.startsWith("head") ? isUpTo(head, DATA.values.A) : !head;
+    return fits && isUpTo(block, DATA.values.L);
+  });
+}
+
+// What is off, as a request says it: live/client.js.
+function requestOff(names) {
+  const placesOf = (kind) => names.filter((name) => name.startsWith(kind))
+    .map((name) => SWITCH.exec(name).slice(1).map(Number));
+  return {
+    heads: placesOf("head-"), attention: placesOf("attention-").map(([block]) => block),
+    residuals: names.filter((name) => name.endsWith("-Add")), positions: names.includes("positions"),
+  };
+}
 
 function switchOf(id) {
   const part = /^Encoder-(\d+)-MultiHeadSelfAttention(?:\/head-(\d+)|\/[a-z_]+)?$/;
@@ -20,7 +48,7 @@ function labelOff(name) {
   return `${layer === "FeedForward" ? "feed-forward" : "attention"} residual of block ${number}`;
 }
 
-const isSwitchedOff = (name) => listOff(state.off).includes(name);
+const isSwitchedOff = (name) => state.off.includes(name);
 
 // Whether a box is crossed out in the figure; the heads are, where their attention is off.
 function isOff(id) {
@@ -30,15 +58,14 @@ function isOff(id) {
 }
 
 function toggleOff(name) {
-  const off = listOff(state.off);
-  const was = off.includes(name);
-  state.off = readOff(was ? off.filter((other) => other !== name) : [...off, name]);
+  const was = isSwitchedOff(name);
+  state.off = was ? state.off.filter((other) => other !== name) : [...state.off, name];
   modelChanged();
   announce(`${labelOff(name)} is ${was ? "on" : "off"}`);
 }
 
 function resetModel() {
-  state.off = SENTENCE_STATE().off;
+  state.off = [];
   state.temperature = 1;
   modelChanged();
   announce("The model is as it was trained");
@@ -75,8 +102,8 @@ const switchButton = (name, text, attributes) => button(text, () => toggleOff(na
 });
 
 function headSwitches(block) {
-  return h("div", { class: "head-switches", role: "group", "aria-label": "Heads that are on" },
-    h("span", { class: "dim" }, "Heads on"),
+  return h("div.head-switches", { role: "group", "aria-label": "Heads that are on" },
+    h("span.dim", {}, "Heads on"),
     Array.from({ length: current().A }, (_, n) => switchButton(`head-${block}.${n + 1}`, n + 1,
       { "aria-label": `Head ${n + 1} of block ${block}` })));
 }
@@ -95,11 +122,11 @@ function temperatureField() {
   });
   const title = "The scores are divided by it before the softmax: " +
     "low looks at one word, high at all alike";
-  return h("label", { class: "temperature", title }, h("span", {}, "Temperature"), slider, output);
+  return h("label.temperature", { title }, h("span", {}, "Temperature"), slider, output);
 }
 
 function drawChanges() {
-  const changed = listOff(state.off).map((name) => `${labelOff(name)} off`);
+  const changed = state.off.map((name) => `${labelOff(name)} off`);
   if (state.temperature !== 1) changed.push(`temperature ${state.temperature}`);
   $("changed").hidden = !changed.length;
   $("changed").replaceChildren(h("span", {}, `Changed: ${changed.join(", ")} `),

@@ -96,27 +96,28 @@ function partOfWave(strip) {
 }
 
 function drawLines(context, strip) {
-  context.fillStyle = shades.paper;
   for (const { x, width } of heat.columns) {
-    if (width >= 7) context.fillRect(strip.x + x + width - 0.5, strip.y, 1, strip.height);
+    if (width >= 7) fillBox(context, "paper", 1, strip.x + x + width - 0.5, strip.y, 1, strip.height);
   }
   const rows = rowsToPick(strip.box, current()).length;
   const high = strip.height / rows;
   for (let y = high; high >= 5 && y < strip.height - 1; y += high) {
-    context.fillRect(strip.x, strip.y + y - 0.5, stack.wide, 1);
+    fillBox(context, "paper", 1, strip.x, strip.y + y - 0.5, stack.wide, 1);
   }
+}
+
+function fillBox(context, shade, alpha, ...box) {
+  Object.assign(context, { fillStyle: shades[shade], globalAlpha: alpha });
+  context.fillRect(...box);
+  context.globalAlpha = 1;
 }
 
 function drawLitColumn(context) {
   const column = heat.columns[litToken()];
   if (!column) return;
   const x = stack.left + column.x;
-  context.fillStyle = shades.accent;
-  context.globalAlpha = 0.1;
-  context.fillRect(x, 0, column.width, stack.bottom);
-  context.globalAlpha = 1;
-  context.strokeStyle = shades.ink;
-  context.lineWidth = 1.5;
+  fillBox(context, "accent", 0.1, x, 0, column.width, stack.bottom);
+  Object.assign(context, { strokeStyle: shades.ink, lineWidth: 1.5 });
   for (const { box, y, height } of stack.strips) {
     if (heat.pictures.has(box)) context.strokeRect(x, y, Math.max(1, column.width - 0.5), height);
   }
@@ -128,10 +129,7 @@ function drawThumb(context, room, dots) {
   if (high <= room.height + 1) return;
   const [top, length] = [-view.y, room.height].map((part) => (part / high) * room.height);
   context.setTransform(dots, 0, 0, dots, 0, 0);
-  context.globalAlpha = 0.35;
-  context.fillStyle = shades.ink;
-  context.fillRect(room.width - 4, top, 3, length);
-  context.globalAlpha = 1;
+  fillBox(context, "ink", 0.35, room.width - 4, top, 3, length);
 }
 
 const TOKEN_ROOM = 92;
@@ -154,8 +152,8 @@ function stripImages() {
   const context = canvas.getContext("2d");
   context.scale(sharp, sharp);
   drawStrips(context);
-  const picture = s("image", {
-    class: "printed", width: stack.width, height: stack.bottom, href: canvas.toDataURL(),
+  const picture = s("image.printed", {
+    width: stack.width, height: stack.bottom, href: canvas.toDataURL(),
   });
   const names = heat.columns.map(({ x, width }, place) => s("text", {
     transform: `translate(${stack.left + x + width / 2 + 4} ${stack.bottom + 2}) rotate(-90)`,

@@ -11,12 +11,12 @@ const running = {
 function requestNow() {
   const { text, pair, off, temperature, token } = state;
   // the head for masked words is also asked about the token that is kept
-  return structuredClone({ text, pair, off, temperature, positions: token >= 0 ? [token] : [] });
+  return { text, pair, off: requestOff(off), temperature, positions: token >= 0 ? [token] : [] };
 }
 
 const frozenRequest = () => ({
   text: state.frozen, pair: state.frozenPair,
-  off: SENTENCE_STATE().off, temperature: 1, positions: [],
+  off: requestOff([]), temperature: 1, positions: [],
 });
 
 async function startModel() {

@@ -4,21 +4,12 @@ function buildSentence() {
   document.documentElement.classList.add("watching");
   document.documentElement.classList.toggle("unsized", live.isSized === false);
   pane().append(h("canvas", { id: "heat", "aria-hidden": "true" }));
-  document.querySelector(".toolbar").prepend(h("div", { id: "legend", class: "strip-legend" }));
-  document.querySelector(".middle").append(h("div", { class: "token-foot" },
-    h("div", { id: "token-room", class: "token-room", hidden: true },
-      h("div", { id: "tokens", class: "tokens", role: "toolbar", "aria-label": "Tokens" }),
-      h("div", { id: "token-tools", class: "token-tools", hidden: true })),
-    sentenceBox()));
-  const place = (id, label, ...children) =>
-    h("section", { id, class: id, hidden: true, "aria-label": label }, ...children);
-  document.querySelector(".panel").before(place("outputs", "What comes out"),
-    place("stage-area", "Stage", h("div", { id: "switches", class: "switches", hidden: true }),
-      h("div", { id: "stage", class: "stage" })));
+  document.querySelector(".toolbar").prepend(h("div.strip-legend", { id: "legend" }));
   document.querySelector(".zoom").prepend(button("Sizes", () => showSide(!state.side), {
     id: "sizes", class: "kbert-only", "aria-pressed": "false", title: "Show sizes and costs",
   }));
   $("outputs").tabIndex = 0;  // it scrolls
+  $("source-line").textContent = describeSource();
   placeStage();
   phone.addEventListener("change", placeStage);
   readShades();
@@ -51,26 +42,6 @@ function placeStage() {
 
 const besideStage = () => Boolean(live) && sentenceShown() && !phone.matches;
 
-function sentenceBox() {
-  const line = (id, label, more) => h("div", { class: "line", id: `${id}-line` },
-    h("label", { for: id }, label), h("input", {
-      id, type: "text", autocomplete: "off", spellcheck: "false", placeholder: "Type a sentence",
-    }), more);
-  const remove = { "aria-label": "Remove the second sentence" };
-  return h("div", { class: "sentence", id: "sentence" },
-    line("text", "Sentence", h("select", { id: "examples", "aria-label": "Examples" })),
-    line("pair", "Second", button("×", () => setPair(null), remove)),
-    h("div", { class: "line" },
-      button("+ second sentence", () => setPair(""), { id: "add-pair", class: "small" }),
-      button("Freeze", toggleFrozen, {
-        id: "freeze", class: "small", title: "Keep it, and see what differs in the next sentence",
-      }),
-      h("span", { id: "run-status", class: "dim run-status" })),
-    h("p", { id: "changed", class: "changed", hidden: true }),
-    h("p", { id: "frozen-line", class: "dim", hidden: true }),
-    h("p", { id: "source-line", class: "dim" }, describeSource()));
-}
-
 // Where the numbers come from, how far they are from those of float32, and what a recording lacks.
 function describeSource() {
   const { place, precision, difference, leftOut = [], note = "" } = live;
@@ -93,9 +64,9 @@ function drawLegend() {
   const [low, high, text] = state.frozen === null
     ? ["below 0", "above 0", `A column per token: ${numbers}`]
     : ["the same", "far from the frozen sentence", "Empty: not in that sentence"];
-  $("legend").replaceChildren(h("span", { class: "dim" }, low),
+  $("legend").replaceChildren(h("span.dim", {}, low),
     h("i", { class: state.frozen === null ? "ramp" : "ramp half", "aria-hidden": "true" }),
-    h("span", { class: "dim" }, high), h("span", {}, text));
+    h("span.dim", {}, high), h("span", {}, text));
 }
 
 function tellSentence(text) {
@@ -163,17 +134,24 @@ function keepSentenceInUrl() {
 
 function watchSentence() {
   for (const id of ["text", "pair"]) {
-    $(id).addEventListener("input", (event) => {
-      state[id] = event.target.value;
-      sentenceChanged();
+    fill($(id), {
+      onkeydown: scrubKey,
+      oninput: ({ target }) => {
+        state[id] = target.value;
+        sentenceChanged();
+      },
     });
-    $(id).addEventListener("keydown", (event) => scrubKey(event));
   }
-  $("examples").addEventListener("change", (event) => {
-    if (event.target.value === "") return;
-    Object.assign(state, exampleSentences()[event.target.value], { token: -1 });
-    event.target.value = "";
-    sentenceChanged();
+  fill($("add-pair"), { onclick: () => setPair("") });
+  fill($("remove-pair"), { onclick: () => setPair(null) });
+  fill($("freeze"), { onclick: toggleFrozen });
+  fill($("examples"), {
+    onchange: ({ target }) => {
+      if (target.value === "") return;
+      Object.assign(state, exampleSentences()[target.value], { token: -1 });
+      target.value = "";
+      sentenceChanged();
+    },
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaintHeat);
 }

@@ -182,10 +182,10 @@ function rowOfBox(box, place, config, counted) {
   const label = isNarrow() ? width - 20 : LABEL - 18;
   const base = isNarrow() && !slim ? 14 : height / 2 + 4;
   const right = (isNarrow() ? width - 9 : LABEL - 10) - (picks.length ? 20 : 0);
-  const amountText = s("text", { class: "amount", x: right, y: base },
+  const amountText = s("text.amount", { x: right, y: base },
     amount && !slim ? UNITS[state.measure].short(amount) : "");
   const parts = [
-    s("rect", { class: "box", width, height, rx: slim ? 5 : 7 }),
+    s("rect.box", { width, height, rx: slim ? 5 : 7 }),
     fitted(title, label, { class: slim ? "name slim" : "name", x: 10, y: base }, amountText),
     amountText,
     ...picks,
@@ -213,11 +213,11 @@ function titleOf(box, config, counted) {
 }
 
 function openButton(height) {
-  return s("g", {
-    class: "opener", role: "button", tabindex: -1, "data-act": "attention",
+  return s("g.opener", {
+    role: "button", tabindex: -1, "data-act": "attention",
     "aria-label": "Open the attention: W_Q, W_K, W_V, heads, W_O",
     transform: `translate(105 ${isNarrow() ? 2 : height / 2 - 8})`,
-  }, isNarrow() ? s("rect", { class: "finger", y: -4, width: 40, height: FINGER }) : null,
+  }, isNarrow() ? s("rect.finger", { y: -4, width: 40, height: FINGER }) : null,
   s("rect", { width: 40, height: 16, rx: 8 }), s("text", { x: 20, y: 12 }, "open"));
 }
 

@@ -15,7 +15,7 @@ function drawTokens() {
   const hadFocus = row.contains(document.activeElement);
   const focused = hadFocus ? Number(document.activeElement.dataset.token) : state.token;
   drawTokenButtons(row, trace.tokens);
-  markScores(row, trace);
+  if (live.attribution) markScores(row, trace);
   placeTokens();
   drawTokenTools();
   roveTokens(Math.max(0, Math.min(focused, trace.tokens.length - 1)), hadFocus);
@@ -142,34 +142,30 @@ function tokenKey(event) {
 }
 
 function watchTokens() {
-  const row = $("tokens");
-  row.addEventListener("keydown", tokenKey);
-  row.addEventListener("focusin", (event) => lightToken(tokenOf(event.target)));
-  row.addEventListener("focusout", () => lightToken(-1));
-  row.addEventListener("pointerover", (event) => lightToken(tokenOf(event.target)));
-  row.addEventListener("pointerleave", () => lightToken(-1));
-  row.addEventListener("click", (event) => {
-    const place = tokenOf(event.target);
-    if (place >= 0) keepToken(place);
+  const point = ({ target }) => lightToken(tokenOf(target));
+  const leave = () => lightToken(-1);
+  let from = -1;  // the token that is dragged: onto another one, to swap their words
+  fill($("tokens"), {
+    onkeydown: tokenKey, onfocusin: point, onfocusout: leave, onpointerover: point, onpointerleave: leave,
+    onclick: ({ target }) => {
+      const place = tokenOf(target);
+      if (place >= 0) keepToken(place);
+    },
+    onpointerdown: ({ target }) => { from = tokenOf(target); },
+    onpointerup: (event) => {
+      const to = tokenOf(document.elementFromPoint(event.clientX, event.clientY));
+      if (from >= 0 && to >= 0 && to !== from) swapTokens(from, to);
+      from = -1;
+    },
   });
-  watchDrags(row);
-  pane().addEventListener("pointermove", (event) => {
-    if (event.buttons || !running.trace || !sentenceShown()) return;
-    const left = pane().getBoundingClientRect().left;
-    const x = (event.clientX - left - view.x) / view.scale - stack.left;
-    lightToken(heat.columns.findIndex((column) => x >= column.x && x < column.x + column.width));
-  });
-  pane().addEventListener("pointerleave", () => lightToken(-1));
-}
-
-// A token that is dragged onto another swaps their words; the one under the pointer is lit.
-function watchDrags(row) {
-  let from = -1;
-  row.addEventListener("pointerdown", (event) => { from = tokenOf(event.target); });
-  row.addEventListener("pointerup", (event) => {
-    const to = tokenOf(document.elementFromPoint(event.clientX, event.clientY));
-    if (from >= 0 && to >= 0 && to !== from) swapTokens(from, to);
-    from = -1;
+  fill(pane(), {
+    onpointermove: (event) => {
+      if (event.buttons || !running.trace || !sentenceShown()) return;
+      const left = pane().getBoundingClientRect().left;
+      const x = (event.clientX - left - view.x) / view.scale - stack.left;
+      lightToken(heat.columns.findIndex((column) => x >= column.x && x < column.x + column.width));
+    },
+    onpointerleave: leave,
   });
 }
 
@@ -187,7 +183,7 @@ function drawTokenTools() {
   const sentence = [trace.request.text, trace.request.pair][word.segment];
   const text = sentence.slice(word.start, word.end);
   const hides = "mlm" in trace.outputs && text !== "[MASK]";
-  tools.replaceChildren(h("span", { class: "dim" }, `“${text}”`),
+  tools.replaceChildren(h("span.dim", {}, `“${text}”`),
     swap(-1, "← Swap"), swap(1, "Swap →"),
     hides ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : "");
 }

@@ -49,6 +49,17 @@ function drawAttention(scene) {
 const headsOff = ({ trace, block }) => new Set((trace.request.off?.heads || [])
   .filter(([number]) => number === block).map(([, number]) => number));
 
+// Changes what is shown of attention.
+function setAttention(change) {
+  Object.assign(state, change);
+  keepSentenceInUrl();
+}
+
+function goToHead(block, head) {
+  state.to = -1;
+  go(`Encoder-${block}-MultiHeadSelfAttention/head-${head + 1}`);
+}
+
 // The token that most attention goes to, where none was chosen.
 function chooseColumn({ probs, tokens, token, shown }) {
   if (shown.includes(state.to)) return state.to;
@@ -73,24 +84,26 @@ function seeAttention({ tokens, token, probs, head, kinds, shown, isOff, trace, 
 }
 
 function headChooser({ parts, kinds, head, tokens, block, headsOff: off }) {
-  return h("div", { class: "head-choices", role: "group", "aria-label": "Heads of this block" },
+  return h("div.head-choices", { role: "group", "aria-label": "Heads of this block" },
     kinds.map(({ target }, n) => {
       if (!hasHead(parts.probs, n)) return null;
-      const looks = target ? `, looks at ${targetText(target, tokens)}` : "";
-      return h("button", {
-        type: "button", class: "head-choice", "data-key": `head-${n + 1}`,
-        "aria-pressed": String(n === head),
-        "aria-label": `Head ${n + 1}${looks}${off.has(n + 1) ? ", switched off" : ""}`,
-        onclick: () => goToHead(block, n),
-      }, heatCanvas(headMap(parts.probs, n), tokens.length, "weights", 1),
-      h("b", {}, n + 1), off.has(n + 1) ? " off" : ` ${target || ""}`);
+      const isOff = off.has(n + 1);
+      return headButton(block, n, `Head ${n + 1}${looksAt(target, tokens)}${isOff ? ", switched off" : ""}`, {
+        class: "head-choice", "data-key": `head-${n + 1}`, "aria-pressed": String(n === head),
+      }, [headMap(parts.probs, n), tokens.length], h("b", {}, n + 1), isOff ? " off" : ` ${target || ""}`);
     }));
 }
+
+const looksAt = (target, tokens) => (target ? `, looks at ${targetText(target, tokens)}` : "");
+
+const headButton = (block, head, label, attributes, [map, side], ...children) => h("button", {
+  type: "button", "aria-label": label, onclick: () => goToHead(block, head), ...attributes,
+}, heatCanvas(map, side, "weights", 1), ...children);
 
 function attentionBody(view) {
   const { parts, tokens, shown, token } = view;
   const steps = ATTENTION_MAPS.filter(({ step }) => parts[step]);
-  const arithmetic = h("div", { class: "stage-cards" });
+  const arithmetic = h("div.stage-cards", {});
   let cell = [];
   const maps = steps.map((of) => attentionMap(view, of, (...at) => show(...at)));
   const show = (row, column) => {
@@ -102,12 +115,12 @@ function attentionBody(view) {
     arithmetic.replaceChildren(...cellArithmetic({ ...view, row, column }));
   };
   show(token, view.column);
-  const sign = (text) => h("span", { class: "flow-sign", "aria-hidden": "true" }, text);
+  const sign = (text) => h("span.flow-sign", { "aria-hidden": "true" }, text);
   const options = tokenOptions(tokens).filter(({ value }) => shown.includes(value));
   return [
-    h("div", { class: "attention-flow" },
+    h("div.attention-flow", {},
       steps.flatMap((of, n) => [of.sign ? sign(of.sign) : null, maps[n]])),
-    h("div", { class: "stage-controls" },
+    h("div.stage-controls", {},
       h("h3", {}, `One cell, written out: from ${quoted(tokens[token])}`),
       selectControl("to", options, view.column, (column) => {
         setAttention({ to: column });
@@ -149,7 +162,7 @@ function hideControl(tokens) {
     },
   });
   if (!tokens.some(isMarker)) return null;
-  return h("label", { class: "stage-control" }, box, "Hide special tokens");
+  return h("label.stage-control", {}, box, "Hide special tokens");
 }
 
 function attentionTable({ tokens, token, probs, scores, shown }) {

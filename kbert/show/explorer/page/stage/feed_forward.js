@@ -16,7 +16,7 @@ function drawFeedForward({ trace, layer, token, tokens, config }) {
       `(${percent(active / before.length)}) have an input above 0 and pass on most of it; the ` +
       `others are almost silent. The strongest is neuron ${grouped(strongest + 1)} with ` +
       `${decimal(after[strongest])}.`,
-    body: [h("div", { class: "stage-cards" },
+    body: [h("div.stage-cards", {},
       stageCard("Each neuron on the activation’s curve",
         activationPlot(trace, layer, before, after)),
       neuronRows(before, after, vectorOf(trace, layer, token)))],
@@ -47,23 +47,17 @@ function activationPlot(trace, layer, before, after) {
   const points = Array.from(before, (value, n) =>
     `M${x(value).toFixed(1)} ${y(after[n]).toFixed(1)}h.01`);
   return plotOf(262, `${before.length} neurons by their input and output`,
-    s("path", { class: "plot-zero", d: `M40 ${y(0)}H${PLOT - 8}M${x(0)} 12V220` }),
-    s("path", { class: "plot-curve", d: `M${onCurve.join("L")}` }),
-    s("path", { class: "plot-points", d: points.join("") }),
+    s("path.plot-zero", { d: `M40 ${y(0)}H${PLOT - 8}M${x(0)} 12V220` }),
+    s("path.plot-curve", { d: `M${onCurve.join("L")}` }),
+    s("path.plot-points", { d: points.join("") }),
     horizontalAxis(x, 224, ticksOf(from, to), "input of the activation"),
     verticalAxis(36, y, ticksOf(0, high)));
 }
 
 function neuronRows(before, after, output) {
-  const arithmetic = h("p", { class: "arithmetic", role: "status" });
-  const rows = heatRows([
-    { name: "x W₁ + b₁", values: before },
-    { name: "↓ activated", values: after },
-  ], { memory: "neuron", onPick: (n) => {
+  const rows = [{ name: "x W₁ + b₁", values: before }, { name: "↓ activated", values: after }];
+  return arithmeticCard("One neuron, and what comes out of all", rows, (n) => {
     const factor = before[n] ? after[n] / before[n] : 0;
-    arithmetic.replaceChildren(
-      mathOf(`${decimal(before[n])} · ${bracketed(decimal(factor))} = ${decimal(after[n])}`));
-  } });
-  return stageCard("One neuron, and what comes out of all", rows, arithmetic,
-    heatRows([{ name: "↓ output", values: output }]));
+    return [`${decimal(before[n])} · ${bracketed(decimal(factor))} = ${decimal(after[n])}`];
+  }, { memory: "neuron" }, heatRows([{ name: "↓ output", values: output }]));
 }

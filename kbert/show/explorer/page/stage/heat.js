@@ -13,15 +13,15 @@ function heatRows(rows, { onPick, memory = "dimension", key = memory } = {}) {
   const width = rows[0].values.length;
   const title = memory === "neuron" ? "Neuron" : "Dimension";
   const most = quantile(rows.map((row) => row.values), 0.98);
-  const shown = rows.map(() => h("output", { class: "heat-value" }));
-  const name = h("span", { class: "dim" });
+  const shown = rows.map(() => h("output.heat-value", {}));
+  const name = h("span.dim", {});
   const slider = h("input", {
     type: "range", min: 1, max: width, "aria-label": title, "data-key": key,
     oninput: () => choose(Number(slider.value) - 1),
   });
-  const group = h("div", { class: "heat-rows" }, rows.flatMap((row, n) => [
-    h("span", { class: "heat-name" }, row.name),
-    h("div", { class: "heat-row" }, heatCanvas(row.values, width, "signed", most)),
+  const group = h("div.heat-rows", {}, rows.flatMap((row, n) => [
+    h("span.heat-name", {}, row.name),
+    h("div.heat-row", {}, heatCanvas(row.values, width, "signed", most)),
     shown[n],
   ]), name, slider);
   const light = (index) => {
@@ -43,19 +43,23 @@ function heatRows(rows, { onPick, memory = "dimension", key = memory } = {}) {
   return group;
 }
 
+// Rows of one vector; of the dimension that is lit, `write` gives formulas of its arithmetic.
+function arithmeticCard(title, rows, write, options, ...more) {
+  const arithmetic = h("div.arithmetic", { role: "status" });
+  const onPick = (index) => arithmetic.replaceChildren(...write(index).map(mathOf));
+  return stageCard(title, heatRows(rows, { onPick, ...options }), arithmetic, ...more);
+}
+
 function sumCard(parts, sumName, sum) {
   const names = Object.keys(parts);
-  const arithmetic = h("p", { class: "arithmetic", role: "status" });
   const rows = names.map((name, n) => ({ name: n ? `+ ${name}` : name, values: parts[name] }));
-  return stageCard("Number by number", heatRows([...rows, { name: `= ${sumName}`, values: sum }], {
-    onPick: (index) => {
-      const terms = names.map((name) => parts[name][index]);
-      const digits = digitsThatAddUp(terms, sum[index]);
-      const written = terms.map((term) => decimal(term, digits));
-      const text = written.map((term, n) => (n ? bracketed(term) : term)).join(" + ");
-      arithmetic.replaceChildren(mathOf(`${text} = ${decimal(sum[index], digits)}`));
-    },
-  }), arithmetic);
+  return arithmeticCard("Number by number", [...rows, { name: `= ${sumName}`, values: sum }], (index) => {
+    const terms = names.map((name) => parts[name][index]);
+    const digits = digitsThatAddUp(terms, sum[index]);
+    const written = terms.map((term) => decimal(term, digits));
+    const text = written.map((term, n) => (n ? bracketed(term) : term)).join(" + ");
+    return [`${text} = ${decimal(sum[index], digits)}`];
+  });
 }
 
 // Tells where a pointer is, from 0 to 1, in the elements of a selector.
@@ -92,8 +96,8 @@ function heatMap({ name, under, values, rows, columns, kind = "signed", most, ce
   }, heatCanvas(values, width, kind, strongest)), named ? names(columns, "columns") : null);
   followPointer(map, ".map-cells", (x, y, event) =>
     onPick(Math.floor(y * rows.length), Math.floor(x * width), event));
-  return h("figure", { class: "map-figure" },
-    h("figcaption", {}, h("b", {}, name), h("span", { class: "dim" }, under)), map);
+  return h("figure.map-figure", {},
+    h("figcaption", {}, h("b", {}, name), h("span.dim", {}, under)), map);
 }
 
 // Lights a cell of a map; null: the whole row.

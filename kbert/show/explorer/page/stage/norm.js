@@ -19,7 +19,7 @@ function drawNorm(scene) {
       `standard deviation ${decimal(old.deviation)}. They are brought to 0 and 1; then a learned ` +
       `scale γ and offset β per dimension bring them to ${decimal(now.mean, 3)} and ` +
       `${decimal(now.deviation)}.`,
-    body: [h("div", { class: "stage-cards" },
+    body: [h("div.stage-cards", {},
       stageCard("How the numbers are distributed",
         normPlot({ before, normalized, "after γ and β": after })),
       normRows(scene, before, normalized, after))],
@@ -48,10 +48,9 @@ function normPlot(vectors) {
       const base = (n + 1) * NORM_ROW;
       return s("g", {},
         s("text", { x: 8, y: base - NORM_ROW + 22 }, row.name),
-        s("text", { class: "dim", x: PLOT - 8, y: base - NORM_ROW + 22, "text-anchor": "end" },
+        s("text.dim", { x: PLOT - 8, y: base - NORM_ROW + 22, "text-anchor": "end" },
           told(row)),
-        s("path", { class: "plot-bars",
-          d: histogramPath(row.values, -reach, reach, x, base, NORM_ROW - 32) }));
+        s("path.plot-bars", { d: histogramPath(row.values, -reach, reach, x, base, NORM_ROW - 32) }));
     }),
     horizontalAxis(x, rows.length * NORM_ROW, ticksOf(-reach, reach)));
 }
@@ -73,20 +72,18 @@ function fitGain({ trace, layer, tokens, config }, dimension) {
 function normRows(scene, before, normalized, after) {
   const { mean, variance } = meanAndDeviation(before);
   const root = decimal(Math.sqrt(variance + scene.config.eps));
-  const arithmetic = h("div", { class: "arithmetic", role: "status" });
-  const rows = heatRows([
+  const rows = [
     { name: "before", values: before },
     { name: "↓ normalized", values: normalized },
     { name: "↓ after γ, β", values: after },
-  ], { onPick: (n) => {
+  ];
+  return arithmeticCard("One dimension, written out", rows, (n) => {
     const fit = fitGain(scene, n);
     const normal = bracketed(decimal(normalized[n]));
-    const learned = fit
-      ? [mathOf(`= ${decimal(fit.gain)} · ${normal} + ${bracketed(decimal(fit.offset))}`)] : [];
-    arithmetic.replaceChildren(
-      mathOf(`frac{${decimal(before[n])} − ${bracketed(decimal(mean, 3))}}{${root}} = ` +
-        decimal(normalized[n])),
-      mathOf(`γ · ${normal} + β`), ...learned, mathOf(`= ${decimal(after[n])}`));
-  } });
-  return stageCard("One dimension, written out", rows, arithmetic);
+    const learned = fit ? [`= ${decimal(fit.gain)} · ${normal} + ${bracketed(decimal(fit.offset))}`] : [];
+    return [
+      `frac{${decimal(before[n])} − ${bracketed(decimal(mean, 3))}}{${root}} = ${decimal(normalized[n])}`,
+      `γ · ${normal} + β`, ...learned, `= ${decimal(after[n])}`,
+    ];
+  });
 }

@@ -20,7 +20,7 @@ function ticksOf(from, to) {
 const axisText = (value) => String(value).replace("-", "−");
 
 function horizontalAxis(x, y, ticks, title = "") {
-  return s("g", { class: "axis" },
+  return s("g.axis", {},
     s("path", { d: `M${x(ticks[0])} ${y}H${x(ticks.at(-1))}` }),
     ticks.map((tick) => s("text", { x: x(tick), y: y + 14, "text-anchor": "middle" },
       axisText(tick))),
@@ -28,14 +28,14 @@ function horizontalAxis(x, y, ticks, title = "") {
 }
 
 function verticalAxis(x, y, ticks) {
-  return s("g", { class: "axis" },
+  return s("g.axis", {},
     s("path", { d: `M${x} ${y(ticks[0])}V${y(ticks.at(-1))}` }),
     ticks.map((tick) => s("text", { x: x - 5, y: y(tick) + 4, "text-anchor": "end" },
       axisText(tick))));
 }
 
-const plotOf = (height, told, ...children) => s("svg", {
-  class: "stage-plot", viewBox: `0 0 ${PLOT} ${height}`, role: "img", "aria-label": told,
+const plotOf = (height, told, ...children) => s("svg.stage-plot", {
+  viewBox: `0 0 ${PLOT} ${height}`, role: "img", "aria-label": told,
 }, ...children);
 
 function histogramPath(values, from, to, x, base, height) {

@@ -50,12 +50,12 @@ function frameStage({ layer, tokens, token }, { title, formula, source, sees, bo
   const kind = layerOf(layer, current())?.row.kind;
   return [
     h("header", { class: `stage-head k-${kind}` },
-      h("div", { class: "stage-place" },
-        h("i", { class: "swatch", "aria-hidden": "true" }), h("span", {}, layer),
+      h("div.stage-place", {},
+        h("i.swatch", { "aria-hidden": "true" }), h("span", {}, layer),
         selectControl("token", tokenOptions(tokens), token, chooseToken)),
-      h("div", {}, h("h2", {}, title), h("p", { class: "stage-sees" }, sees)),
-      formula || source ? h("div", { class: "stage-formula" },
-        formula ? mathOf(formula) : null, h("p", { class: "dim" }, source)) : null),
+      h("div", {}, h("h2", {}, title), h("p.stage-sees", {}, sees)),
+      formula || source ? h("div.stage-formula", {},
+        formula ? mathOf(formula) : null, h("p.dim", {}, source)) : null),
     ...body, table ? numbersTable(table) : null,
   ].filter(Boolean);
 }
@@ -64,15 +64,15 @@ function selectControl(label, options, chosen, choose) {
   const select = h("select", {
     "data-key": label, "aria-label": label, onchange: () => choose(Number(select.value)),
   }, options.map(({ value, text }) => h("option", { value, selected: value === chosen }, text)));
-  return h("label", { class: "stage-control" }, h("span", { class: "dim" }, label), select);
+  return h("label.stage-control", {}, h("span.dim", {}, label), select);
 }
 
 const tokenOptions = (tokens) =>
   tokens.map((token, value) => ({ value, text: `${value + 1} ${token.text}` }));
 
 function numbersTable(makeTable) {
-  const details = h("details", {
-    class: "stage-numbers", open: stage.isOpen,
+  const details = h("details.stage-numbers", {
+    open: stage.isOpen,
     ontoggle: () => {
       stage.isOpen = details.open;
       if (details.open && details.children.length === 1) details.append(stageTable(makeTable()));
@@ -84,11 +84,11 @@ function numbersTable(makeTable) {
 function stageTable({ columns, rows }) {
   const cells = ([name, ...values]) =>
     [h("th", { scope: "row" }, name), ...values.map((value) => h("td", {}, value))];
-  return h("div", { class: "stage-rows", tabindex: 0, role: "region", "aria-label": "Numbers" },
-    h("table", { class: "stage-table" },
+  return h("div.stage-rows", { tabindex: 0, role: "region", "aria-label": "Numbers" },
+    h("table.stage-table", {},
       h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column)))),
       h("tbody", {}, rows.map((row) => h("tr", {}, cells(row))))));
 }
 
 const stageCard = (title, ...children) =>
-  h("section", { class: "stage-card" }, h("h3", {}, title), ...children);
+  h("section.stage-card", {}, h("h3", {}, title), ...children);

@@ -27,11 +27,11 @@ function drawGuide() {
 function cardBand(chapters) {
   const number = chapters.filter(({ name }) => name !== CODA).length;
   return [
-    h("div", { class: "cards" }, h("h2", { id: "guide-title", class: "hidden", tabindex: -1 }, "Start"),
+    h("div.cards", {}, h("h2.hidden", { id: "guide-title", tabindex: -1 }, "Start"),
       live ? card("watch", "Watch a sentence go through", "attention", "Type, and see each layer compute: from words to an answer.", startTour) : null,
       card("cost", "What does it cost?", "feedforward", "Parameters, FLOPs and bytes of every layer, for any size.", showCosts),
       card("compare", "Compare two models", "embedding", `${comparison(current())}: totals, ratios, one scale.`, showComparison)),
-    h("div", { class: "guide-steps" }, button(`Tour: ${number} chapters`, startTour, { class: "small primary", id: "tour" }), closeButton("Close the cards")),
+    h("div.guide-steps", {}, button(`Tour: ${number} chapters`, startTour, { class: "small primary", id: "tour" }), closeButton("Close the cards")),
   ];
 }
 
@@ -43,25 +43,25 @@ function comparison(config) {
 }
 
 function card(name, title, kind, text, act) {
-  return h("button", { type: "button", class: `card k-${kind}`, "data-card": name, onclick: act }, h("b", {}, title), h("span", { class: "dim" }, text));
+  return h("button", { type: "button", class: `card k-${kind}`, "data-card": name, onclick: act }, h("b", {}, title), h("span.dim", {}, text));
 }
 
 const closeButton = (told) => button("", closeGuide, { class: "close", "aria-label": told });
 
 function chapterBand(chapters, place) {
   const chapter = chapters[place];
-  const task = taskOf(chapter);
+  const { task } = chapter;
   const sheet = task.includes("slider") ? "side" : "panel";  // a phone has both out of sight
   const last = chapters.filter(({ name }) => name !== CODA).length;
   return [
-    h("nav", { class: "chapters", "aria-label": "Chapters" },
+    h("nav.chapters", { "aria-label": "Chapters" },
       h("ol", { style: `--columns: ${Math.ceil(chapters.length / 2)}` }, chapters.map((one, number) => h("li", {}, chapterLink(one, number))))),
-    h("div", { class: "chapter" },
-      h("h2", { id: "guide-title", tabindex: -1 }, chapter.title, h("span", { class: "dim" }, chapter.name === CODA ? " and then" : ` ${place + 1} of ${last}`)),
+    h("div.chapter", {},
+      h("h2", { id: "guide-title", tabindex: -1 }, chapter.title, h("span.dim", {}, chapter.name === CODA ? " and then" : ` ${place + 1} of ${last}`)),
       h("p", {}, chapter.text)),
-    h("div", { class: "task" }, h("h3", {}, "Try it"), h("p", {}, task),
+    h("div.task", {}, h("h3", {}, "Try it"), h("p", {}, task),
       button(sheet === "side" ? "Show the sliders" : "Show the numbers", () => openSheet(sheet), { class: "small to-sheet" })),
-    h("div", { class: "guide-steps" },
+    h("div.guide-steps", {},
       step(chapters[place - 1], "‹", "Chapter before", "back"),
       chapters[place + 1] ? step(chapters[place + 1], "Next ›", "Next chapter", "primary") : button("End", closeGuide, { class: "small primary" }),
       closeButton("Leave the tour")),
