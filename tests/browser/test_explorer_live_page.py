@@ -98,6 +98,7 @@ def test_missing_and_foreign_weights_are_named(browser, checkpoint, tmp_path):
     page = browser.new_page()
     for change, word in (
         (lambda: beside.write_text("self.kbertWeights = {digest: '', parts: []};"), "another"),
+        (lambda: beside.write_text("// nothing"), "damaged"),
         (beside.unlink, "beside"),
     ):
         change()

@@ -98,6 +98,52 @@ def test_each_keystroke_runs_the_newest_text_and_no_queue(open_sentence):
     assert tokens(page)[-2] == "because"
 
 
+@pytest.mark.parametrize("part", ["open=0.5", "open=-1", "open=1e99", "token=0.5", "to=-7"])
+def test_numbers_that_are_none_of_an_address_are_left_out(open_sentence, part):
+    page = open_sentence(f"#&{part}")
+    assert tokens(page)[1] == "The"
+    page.locator("#freeze").click()  # the address is written again
+    settle(page)
+    assert part not in page.url
+
+
+def test_what_is_off_is_named_once(open_sentence):
+    off = "head-1.2,head-1.2,head-01.1,Encoder-01-FeedForward-Add,Encoder-1-FeedForward-Add"
+    page = open_sentence(f"#&off={off}")
+    asked = runs(page)[-1]["off"]
+    assert (asked["heads"], asked["residuals"]) == ([[1, 2]], ["Encoder-1-FeedForward-Add"])
+
+
+def test_a_second_sentence_that_was_removed_stays_so(open_page, tmp_path):
+    path = write_live_page(tmp_path / "page.html", sentences=["the animal\tit was not"])
+    page = open_page(path)
+    page.wait_for_selector("[data-token]")
+    assert tokens(page).count("[SEP]") == 2
+    page.locator("#remove-pair").click()
+    settle(page)
+    assert tokens(page) == ["[CLS]", "the", "animal", "[SEP]"]
+    page.reload()
+    page.wait_for_selector("[data-token]")
+    assert tokens(page) == ["[CLS]", "the", "animal", "[SEP]"]
+    assert page.locator("#pair-line").is_hidden()
+    page.locator("#add-pair").click()  # an empty one is something else
+    settle(page)
+    page.reload()
+    page.wait_for_selector("[data-token]")
+    assert page.locator("#pair-line").is_visible()
+
+
+def test_half_of_a_letter_neither_breaks_the_address_nor_the_page(open_sentence):
+    page = open_sentence()
+    page.evaluate("""() => {
+      const field = document.querySelector("#text");
+      field.value = "the \\ud800 animal";
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }""")
+    settle(page)
+    assert "%EF%BF%BD" in page.url and "animal" in tokens(page)
+
+
 # The page's clock stands still, at wave.at; its next frame waits in wave.act.
 HOLD_CLOCK = """() => {
   const frame = window.requestAnimationFrame.bind(window);

@@ -202,7 +202,7 @@ function overview() {
   const missing = own && DATA.missing ? DATA.missing.join(", ") : "";
   return [
     heading(generic ? "other" : "encoder", nameOf(current()), facts.filter(Boolean).join(" · ")),
-    missing && warning(`Not in the checkpoint: ${missing}.`),
+    missing && warning(`Not in the checkpoint, so not trained: ${missing}.`),
     bigNumber(params, ` parameters${number}`),
     h(generic ? "p.warning" : "p", DATA.notes.model.does),
     $("keys").content.cloneNode(true),

@@ -79,7 +79,7 @@ function fromFragment(fragment) {
   for (const [name, value] of Object.entries(view)) readSetting(configs, name, value);
   Object.assign(state, {
     configs,
-    open: Number(view.open) || 0,
+    open: /^\d+$/.test(view.open) ? Number(view.open) : 0,
     attention: view.attention === "open",
     active: view.drawn === "B" && configs[1] ? 1 : 0,
     measure: MEASURES.includes(view.measure) ? view.measure : "params",

@@ -14,8 +14,9 @@ async function loadParts({ file, digest }) {
     document.head.append(script);
   });
   script.remove();
-  const { digest: other, parts } = self.kbertWeights;
+  const { digest: other, parts } = self.kbertWeights || {};
   delete self.kbertWeights;
+  if (!parts) throw new Error(`${file} is damaged: write the page and this file again.`);
   if (other !== digest) throw new Error(`${file} has the weights of another page: write both again.`);
   return parts;
 }

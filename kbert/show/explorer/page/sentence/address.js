@@ -25,14 +25,16 @@ function exampleSentences() {
 }
 
 // How the parts of the state stand in the address: their names there, how they are read and written.
-const TEXT = { read: decodeText, write: (text) => encodeURIComponent(text ?? "") };
+// Of a text that there may not be, the name stands alone if there is none.
+const TEXT = { read: decodeText, write: (text) => encodeURIComponent(text.toWellFormed()) };
+const OPTIONAL_TEXT = { ...TEXT, optional: true };
 const PLACE = { read: (text) => (/^\d+$/.test(text) ? Number(text) : -1), write: String };
 const flag = (word) => ({ read: (text) => text === word, write: () => word });
 const SETTINGS = {
   text: { name: "text", ...TEXT },
-  pair: { name: "pair", ...TEXT },
-  frozen: { name: "frozen", ...TEXT },
-  frozenPair: { name: "frozen-pair", ...TEXT },
+  pair: { name: "pair", ...OPTIONAL_TEXT },
+  frozen: { name: "frozen", ...OPTIONAL_TEXT },
+  frozenPair: { name: "frozen-pair", ...OPTIONAL_TEXT },
   off: { name: "off", read: readOff, write: String },
   temperature: { name: "temperature", read: readTemperature, write: String },
   token: { name: "token", ...PLACE },
@@ -45,13 +47,15 @@ function sentenceSettings() {
   const start = SENTENCE_STATE();
   const isChanged = (key) => JSON.stringify(state[key]) !== JSON.stringify(start[key]);
   return Object.entries(SETTINGS).filter(([key]) => isChanged(key))
-    .map(([key, { name, write }]) => `${name}=${write(state[key])}`);
+    .map(([key, { name, write }]) =>
+      (state[key] === null ? name : `${name}=${write(state[key])}`));
 }
 
 function readSentence(view) {
   Object.assign(state, SENTENCE_STATE());
-  for (const [key, { name, read }] of Object.entries(SETTINGS)) {
+  for (const [key, { name, read, optional }] of Object.entries(SETTINGS)) {
     if (view[name] !== undefined) state[key] = read(view[name]);
+    else if (optional && Object.hasOwn(view, name)) state[key] = null;
   }
 }
 

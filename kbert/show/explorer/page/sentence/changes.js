@@ -13,7 +13,8 @@ function readTemperature(text) {
 // The names in a text of the switches that the page's model has.
 function readOff(text) {
   const isUpTo = (number, most) => number >= 1 && number <= most;
-  return text.split(",").filter((name) => {
+  return [...new Set(text.split(","))].filter((name) => {
+    if (/-0/.test(name)) return false;  // no number begins with it
     const [found, block, head] = SWITCH.exec(name) || [];
     if (!found) return name === "positions" || /-Add$/.test(name) && Boolean(layerOf(name, DATA.values));
     const fits = name.startsWith("head") ? isUpTo(head, DATA.values.A) : !head;

@@ -85,8 +85,8 @@ function describeRun({ tokens, truncated, milliseconds }) {
   if (!sentenceShown()) {
     return "The sentence goes through the page’s own sizes alone: press Reset there to see it";
   }
-  const time = milliseconds ? ` · ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms` : "";
-  const cut = ` · cut: this model takes ${grouped(live.config.P)} tokens, and the rest is left out`;
+  const time = milliseconds && running.model.canType ? ` · ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms` : "";
+  const cut = " · cut: this model takes no more, and the rest is left out";
   return `${tokens.length} tokens${time}${truncated ? cut : ""}`;
 }
 

@@ -46,7 +46,7 @@ const besideStage = () => Boolean(live) && sentenceShown() && !phone.matches;
 function describeSource() {
   const { place, precision, difference, leftOut = [], note = "" } = live;
   const source = {
-    recorded: `Recorded by kbert in ${precision}`, served: "Computed by kbert behind this page",
+    recorded: `Recorded by kbert in ${precision}, so nothing can be typed`, served: "Computed by kbert behind this page",
   }[place] || `Computed here with ${precision} weights`;
   const missing = `${leftOut.length ? ` Left out: ${leftOut.join(", ")}.` : ""} ${note}`;
   if (!difference || precision === "float32") return `${source}.${missing}`;
@@ -55,7 +55,7 @@ function describeSource() {
     : `, cosine of the sentence vector at least ${cosine.toFixed(5)}`;
   return `${source}: from float32, hidden states differ by up to ${hidden.toPrecision(2)}, ` +
     `attention by up to ${attention.toPrecision(2)}${vector}` +
-    `${texts ? `, on ${texts} texts` : ""}.${missing}`;
+    `${texts ? `, on ${texts} ${texts === 1 ? "text" : "texts"}` : ""}.${missing}`;
 }
 
 function drawLegend() {
@@ -93,6 +93,7 @@ function drawSentence() {
 function showWhatCanBeTyped() {
   const { canType } = running.model;
   const sentences = exampleSentences();
+  document.documentElement.classList.toggle("typing", canType);
   for (const id of ["text", "pair"]) $(id).readOnly = !canType;
   $("freeze").hidden = !canType && sentences.length < 2;
   $("examples").hidden = sentences.length < 2;

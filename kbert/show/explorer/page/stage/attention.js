@@ -34,7 +34,9 @@ function drawAttention(scene) {
   view.column = chooseColumn(view);
   view.isOff = view.headsOff.has(head + 1);
   const { target } = kinds[head];
-  const looks = target ? ` looks at ${targetText(target, tokens)}` : "";
+  view.isBlockOff = Boolean(trace.request.off?.attention?.includes(block));
+  const isWhole = !view.isOff && !view.isBlockOff;
+  const looks = target && isWhole ? ` looks at ${targetText(target, tokens)}` : "";
   return {
     title: `Head ${head + 1} of ${kinds.length}${looks}`,
     formula: "Attention(Q, K, V) = softmax(frac{Q K^T}{sqrt{d}}) V",
@@ -66,7 +68,7 @@ function chooseColumn({ probs, tokens, token, shown }) {
   return shown[largestIndex(shown.map((column) => probs[token * tokens.length + column]))];
 }
 
-function seeAttention({ tokens, token, probs, head, kinds, shown, isOff, trace, block }) {
+function seeAttention({ tokens, token, probs, head, kinds, shown, isOff, isBlockOff }) {
   const row = probs.subarray(token * tokens.length, (token + 1) * tokens.length);
   const most = largestIndex(row);
   const { shares, target } = kinds[head];
@@ -79,7 +81,7 @@ function seeAttention({ tokens, token, probs, head, kinds, shown, isOff, trace, 
       `to ${to}; on average ${percent(shares[kind])} go to ${targetText(kind, tokens)}, ` +
       `${percent(specialShare(shares))} to ${added}${hidden}.`,
     isOff ? "This head is switched off." : "",
-    trace.request.off?.attention?.includes(block) ? "This block’s attention is switched off." : "",
+    isBlockOff ? "This block’s attention is switched off." : "",
   ].join(" ");
 }
 
@@ -90,7 +92,7 @@ function headChooser({ parts, kinds, head, tokens, block, headsOff: off }) {
       const isOff = off.has(n + 1);
       return headButton(block, n, `Head ${n + 1}${looksAt(target, tokens)}${isOff ? ", switched off" : ""}`, {
         class: "head-choice", "data-key": `head-${n + 1}`, "aria-pressed": String(n === head),
-      }, [headMap(parts.probs, n), tokens.length], h("b", {}, n + 1), isOff ? " off" : ` ${target || ""}`);
+      }, [headMap(parts.probs, n), tokens.length], h("b", {}, n + 1), isOff ? " off" : ` ${HEAD_MARKS[target] || ""}`);
     }));
 }
 

@@ -35,14 +35,15 @@ function activationPlot(trace, layer, before, after) {
   const [all, answers] = ["intermediate", "activation"]
     .map((part) => trace.tensors.get(`${layer}/${part}`).data);
   const [from, to] = [Math.min(-4, ...before), Math.max(2, ...before)];
-  const [low, high] = [Math.min(-0.3, ...after), Math.max(1, ...after)];
-  const x = scaleOf(from, to, 40, PLOT - 8);
-  const y = scaleOf(low, high, 220, 12);
   const curve = [];
   all.forEach((value, n) => {
     const place = Math.round(((value - from) / (to - from)) * CURVE_STEPS);
     if (place >= 0 && place <= CURVE_STEPS) curve[place] = [value, answers[n]];
   });
+  const heights = [...after, ...curve.filter(Boolean).map(([, answer]) => answer)];
+  const [low, high] = [Math.min(-0.3, ...heights), Math.max(1, ...heights)];
+  const x = scaleOf(from, to, 40, PLOT - 8);
+  const y = scaleOf(low, high, 220, 12);
   const onCurve = curve.filter(Boolean).map(([a, b]) => `${x(a).toFixed(1)} ${y(b).toFixed(1)}`);
   const points = Array.from(before, (value, n) =>
     `M${x(value).toFixed(1)} ${y(after[n]).toFixed(1)}h.01`);

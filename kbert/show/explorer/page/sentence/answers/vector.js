@@ -13,5 +13,5 @@ function vectorStripOf(vector) {
     ? h("p.cosine", {}, h("b", {}, cosineOf(vector, other).toFixed(3)),
       " cosine to the frozen sentence ",
       h("span.dim", {}, "(1: the same direction, 0: unrelated)"))
-    : hint(`${grouped(vector.length)} numbers. Freeze this sentence and type another to compare.`)];
+    : hint(`${grouped(vector.length)} numbers. ${running.model.canType ? "Freeze this sentence and type another to compare." : ""}`)];
 }
