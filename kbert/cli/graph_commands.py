@@ -205,7 +205,8 @@ def verify(config, form):
 @option(
     "--sentence sentences",
     str,
-    "Text that the page shows, or two with a tab between them. Repeat it for more.",
+    "Text that the page shows, or two with a tab between them: an example on a page with weights, "
+    "else a recording. Repeat it for more.",
     multiple=True,
 )
 @option(

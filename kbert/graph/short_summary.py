@@ -31,7 +31,7 @@ class Section:
             return ""
         if self.first == self.last:
             return f"Encoder-{self.first}"
-        return f"{self.last - self.first + 1} × Encoder-n, n = {self.first} … {self.last}"
+        return f"{self.last - self.first + 1} × Encoder-n, n = {self.first} … {self.last}, each"
 
     @property
     def params(self) -> int:

@@ -25,7 +25,7 @@ def test_collapsed_summary_is_document_004_with_one_block(capsys):
     expected = []
     for row in DOCUMENT:
         if row.layer.startswith("Encoder-1-") and not any("×" in one[0] for one in expected):
-            expected.append(("12 × Encoder-n, n = 1 … 12", "7,087,872"))
+            expected.append(("12 × Encoder-n, n = 1 … 12, each", "7,087,872"))
         if not re.match("Encoder-(?!1-)", row.layer):
             layer = row.layer.removeprefix("Encoder-1-")
             first, *second = row.output_shape.strip("[]").replace("), (", ")|(").split("|")
@@ -55,7 +55,7 @@ def test_selected_positions_are_another_block(capsys, graph):
     options = (*graph.split(), "--selected-positions", "--collapse")
     titles = [cells[0] for cells in read_short(run(capsys, "summary", "base", *options).out)]
     assert [title for title in titles if title.startswith(("11", "12", "Encoder"))] == [
-        "11 × Encoder-n, n = 1 … 11",
+        "11 × Encoder-n, n = 1 … 11, each",
         "Encoder-12",
     ]
 
