@@ -212,6 +212,7 @@ def draw(work: Path) -> None:
         page.locator("figure").first.screenshot(path=PAGES / "loss.png")
         browser.close()
     bert = kbert.load(work / "classify" / "model")
+    (PAGES / "classify.png").unlink(missing_ok=True)  # with fewer colours it is no file of kbert's
     kbert.attribute(bert, "a clever , warm film that is never dull .").save(PAGES / "classify.png")
     draw_similarity(kbert.similarity(kbert.load(MINILM), SENTENCES), PAGES / "embed.png")
     draw_memory(LESS_TO_TRAIN, PAGES / "train_less.png")
