@@ -44,7 +44,6 @@ def test_differences_from_kbert_grow_with_smaller_weights(checkpoint, pages, dat
     found = live_page.measure_agreement(checkpoint, pages, texts)
     hidden = [found[name]["hidden states"] for name in ("float32", "float16", "int8")]
     assert 0 < hidden[0]["absolute"] <= 1e-5 < hidden[1]["absolute"] < hidden[2]["absolute"]
-    assert all(one["relative"] < one["absolute"] for one in hidden)  # the largest numbers are > 1
 
 
 def test_a_difference_is_the_largest_of_all():
