@@ -1,7 +1,8 @@
 """The colours and the type of all pages and pictures: the explorer, a run's report, plots, charts.
 
-A page begins with `write_css()` and uses `var(--ink)` and so on. Pictures, which are light, take
-`INK.light` or the lists below. Text has a contrast of at least 4.5 with what it stands on.
+A page begins with `write_css()` and uses `var(--ink)` and so on; one with curves also has
+`write_series_css()`. Pictures, which are light, take `INK.light` or the lists below. Text has a
+contrast of at least 4.5 with what it stands on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,6 @@ MONO = (
     'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace, "kbert fallback"'
 )
 
-_BOXES = {**KINDS, "encoder": BLOCK}
 _INTERFACE = {
     "paper": PAPER,
     "ink": INK,
@@ -62,6 +62,7 @@ _INTERFACE = {
     "soft": SOFT,
     "frame": FRAME,
     "frame-attention": Colour("#fff9f0", "#1d1710"),
+    "attention-stroke": KINDS["attention"][1],
     "accent": BLUE,
     "in": BLUE,
     "out": ORANGE,
@@ -69,9 +70,6 @@ _INTERFACE = {
     "warn": Colour("#9a3412", "#ffa585"),
     "warn-fill": Colour("#fff7ed", "#2a1a12"),
     "shade": Colour("#1f232814", "#00000088"),
-    **{f"series-{number}": colour for number, colour in enumerate(SERIES)},
-    **{f"{kind}-fill": fill for kind, (fill, _) in _BOXES.items()},
-    **{f"{kind}-stroke": stroke for kind, (_, stroke) in _BOXES.items()},
 }
 
 
@@ -81,16 +79,13 @@ def write_css() -> str:
     The attribute data-theme of the root element, "light" or "dark", chooses instead. Printed pages
     are light unless it says "dark". A class k-KIND sets --fill and --stroke.
     """
-    colours = " ".join(
-        f"--{name}: light-dark({colour.light}, {colour.dark});"
-        for name, colour in _INTERFACE.items()
-    )
     classes = (
-        f".k-{kind} {{ --fill: var(--{kind}-fill); --stroke: var(--{kind}-stroke); }}"
-        for kind in _BOXES
+        f".k-{kind} {{ {_write_variables({'fill': fill, 'stroke': stroke})} }}"
+        for kind, (fill, stroke) in {**KINDS, "encoder": BLOCK}.items()
     )
     lines = [
-        f":root {{ color-scheme: light dark; --sans: {SANS}; --mono: {MONO}; {colours}",
+        f":root {{ color-scheme: light dark; --sans: {SANS}; --mono: {MONO};",
+        _write_variables(_INTERFACE),
         "--shadow: 0 1px 2px var(--shade), 0 6px 20px var(--shade); }",
         "@media print { :root { color-scheme: light; } }",
         ':root[data-theme="light"] { color-scheme: light; }',
@@ -98,6 +93,18 @@ def write_css() -> str:
         *classes,
     ]
     return "\n".join(lines)
+
+
+def write_series_css() -> str:
+    """Return the colours of curves and bars as CSS variables, --series-0 and so on."""
+    series = {f"series-{number}": colour for number, colour in enumerate(SERIES)}
+    return f":root {{ {_write_variables(series)} }}"
+
+
+def _write_variables(colours: Mapping[str, Colour]) -> str:
+    return " ".join(
+        f"--{name}: light-dark({colour.light}, {colour.dark});" for name, colour in colours.items()
+    )
 
 
 def read_rgb(colour: str) -> tuple[int, int, int]:

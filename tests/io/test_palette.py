@@ -45,9 +45,12 @@ def test_larger_weights_stand_out_more(scheme):
 
 
 def test_css_has_both_schemes_of_each_variable():
-    css = palette.write_css()
-    for name in ("paper", "ink", "series-4", "embedding-fill", "encoder-stroke"):
-        (colours,) = re.findall(rf"--{name}: light-dark\(([^)]+)\);", css)
+    css = f"{palette.write_css()}\n{palette.write_series_css()}"
+    for name in (
+        *("--paper", "--ink", "--series-4"),
+        *(r"^\.k-embedding .*--fill", r"^\.k-encoder .*--stroke"),
+    ):
+        (colours,) = re.findall(rf"{name}: light-dark\(([^)]+)\);", css, re.MULTILINE)
         light, dark = colours.split(", ")
         assert luminance(light) != luminance(dark)
     assert set(re.findall(r"var\(--([\w-]+)\)", css)) <= set(re.findall(r"--([\w-]+):", css))

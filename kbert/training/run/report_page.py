@@ -129,7 +129,8 @@ def write_page(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'{PAGE_MARK}<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"{again if refresh else ''}"
-        f"<title>{_escape(title)}</title><style>{palette.write_css()}\n{style}</style></head>"
+        f"<title>{_escape(title)}</title>"
+        f"<style>{palette.write_css()}\n{palette.write_series_css()}\n{style}</style></head>"
         f'<body data-refresh="{refresh}" data-written="{time.time():.0f}">'
         f"<main>{''.join(sections)}</main>\n<script>{script}</script></body></html>\n"
     )
