@@ -6,7 +6,11 @@ const GREATEST = 5;
 
 const pane = () => $("figure");
 const drawing = () => $("drawing");
-const stacked = () => Boolean(live) && sentenceShown();
+
+// Whether a sentence goes through the figure: through the page's own model, not through another one
+// that the sliders make. Its boxes are a column then, and the stage is beside it but on a phone.
+const stacked = () => Boolean(live) && state.active === 0 && !changedSizes(current()).length;
+const besideStage = () => stacked() && !phone.matches;
 
 const size = () => drawing().viewBox.baseVal;  // its width and height
 

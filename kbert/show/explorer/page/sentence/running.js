@@ -82,7 +82,7 @@ function showParts(moves) {
 }
 
 function describeRun({ tokens, truncated, milliseconds }) {
-  if (!sentenceShown()) {
+  if (!stacked()) {
     return "The sentence goes through the page’s own sizes alone: press Reset there to see it";
   }
   const time = milliseconds && running.model.canType ? ` · ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms` : "";
@@ -97,7 +97,7 @@ function stagedLayer() {
 }
 
 function showStage() {
-  const chosen = Boolean(running.trace) && sentenceShown() && state.chosen !== "";
+  const chosen = Boolean(running.trace) && stacked() && state.chosen !== "";
   document.documentElement.classList.toggle("staged", chosen);
   $("stage-area").hidden = !chosen;
   if (!chosen) return;

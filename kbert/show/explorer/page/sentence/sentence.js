@@ -24,7 +24,7 @@ function showSide(shown) {
 }
 
 function drawSide() {
-  const shown = Boolean(state.side) || state.chapter === CODA || comparing() || !sentenceShown();
+  const shown = Boolean(state.side) || state.chapter === CODA || comparing() || !stacked();
   document.documentElement.classList.toggle("configured", shown);
   $("sizes").setAttribute("aria-pressed", String(shown));
 }
@@ -39,8 +39,6 @@ function placeStage() {
     $("token-room").after($("sentence"));
   }
 }
-
-const besideStage = () => Boolean(live) && sentenceShown() && !phone.matches;
 
 // Where the numbers come from, how far they are from those of float32, and what a recording lacks.
 function describeSource() {
@@ -165,7 +163,7 @@ function repaintHeat() {
 }
 
 function renderSentence() {
-  document.documentElement.classList.toggle("stacked", sentenceShown());
+  document.documentElement.classList.toggle("stacked", stacked());
   drawSide();
   if (running.trace) showParts(false);
 }
