@@ -15,7 +15,7 @@ function render(change = "all") {
   if (!generic && live?.isSized !== false) drawSizes(change);
   drawTable();
   drawScale();
-  drawList();
+  if (!live) drawList();
   drawGuide();
   if (live) renderSentence();
   if (change !== "url") keepInUrl(change === "layer");
@@ -249,7 +249,6 @@ watchPane();
 watchFigure();
 watchSearch();
 watchSheets();
-watchList();
 watchScale();
 watchGuide();
 follow();

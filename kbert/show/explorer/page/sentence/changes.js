@@ -54,7 +54,7 @@ const isSwitchedOff = (name) => state.off.includes(name);
 // Whether a box is crossed out in the figure; the heads are, where their attention is off.
 function isOff(id) {
   const name = switchOf(id);
-  if (!name || !stacked()) return false;
+  if (!name || !sentenceShown()) return false;
   return isSwitchedOff(name) || isSwitchedOff(name.replace(/^head-(\d+)\.\d+$/, "attention-$1"));
 }
 

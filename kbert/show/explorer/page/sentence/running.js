@@ -8,6 +8,8 @@ const running = {
   frozen: null,   // {trace, matched}: the frozen sentence, by the model with nothing off
 };
 
+const traceShown = () => Boolean(running.trace) && sentenceShown();
+
 function requestNow() {
   const { text, pair, off, temperature, token } = state;
   // the head for masked words is also asked about the token that is kept
@@ -82,7 +84,7 @@ function showParts(moves) {
 }
 
 function describeRun({ tokens, truncated, milliseconds }) {
-  if (!stacked()) {
+  if (!sentenceShown()) {
     return "The sentence goes through the page’s own sizes alone: press Reset there to see it";
   }
   const time = milliseconds && running.model.canType ? ` · ${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms` : "";
@@ -97,7 +99,7 @@ function stagedLayer() {
 }
 
 function showStage() {
-  const chosen = Boolean(running.trace) && stacked() && state.chosen !== "";
+  const chosen = traceShown() && state.chosen !== "";
   document.documentElement.classList.toggle("staged", chosen);
   $("stage-area").hidden = !chosen;
   if (!chosen) return;

@@ -24,7 +24,7 @@ function showSide(shown) {
 }
 
 function drawSide() {
-  const shown = Boolean(state.side) || state.chapter === CODA || comparing() || !stacked();
+  const shown = Boolean(state.side) || state.chapter === CODA || comparing() || !sentenceShown();
   document.documentElement.classList.toggle("configured", shown);
   $("sizes").setAttribute("aria-pressed", String(shown));
 }
@@ -57,6 +57,7 @@ function describeSource() {
 }
 
 function drawLegend() {
+  $("legend").hidden = !sentenceShown();
   const { H } = current();
   const numbers = `${Math.min(NUMBERS, H)} of its ${grouped(H)} numbers`;
   const [low, high, text] = state.frozen === null

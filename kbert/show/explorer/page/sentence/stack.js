@@ -25,18 +25,17 @@ function rowType(box) {
   return layerNow(idOf(box, current())).row.type;
 }
 
-// The blocks or heads that are a row of a box's strip each, from the top down.
+// The marks of blocks or heads that are a row of a box's strip each, from the top down.
 function rowsToPick(box) {
-  if (box.endsWith("/heads")) return Array.from({ length: current().A }, (_, n) => n + 1);
-  const [first, last] = blockRange(box) || [1, 0];
-  return Array.from({ length: last - first + 1 }, (_, n) => last - n);
+  if (box.endsWith("/heads")) return marks(1, current().A, 1, 1);
+  return blockRange(box) ? marks(...blockRange(box), 1, 1).reverse() : [];
 }
 
 function stripHeight(box) {
   const type = rowType(box);
-  if (type === "Dropout") return 0;
-  if (type === "input") return INPUT_STRIP;
   const rows = rowsToPick(box).length;
+  if (type === "Dropout" || (!rows && !sentenceShown())) return 0;
+  if (type === "input") return INPUT_STRIP;
   if (!rows) return 22 * stack.stretch;
   const most = type === "heads" ? 96 : 150;
   const row = Math.max(5, Math.min(15, Math.floor(most / rows)));
@@ -46,7 +45,7 @@ function stripHeight(box) {
 function rowHeight(box) {
   const strip = stripHeight(box);
   const label = isNarrow() ? 18 : 0;
-  if (!strip) return isNarrow() ? FINGER + 2 : ROW.slim;
+  if (!strip) return !sentenceShown() ? ROW.plain : isNarrow() ? FINGER + 2 : ROW.slim;
   return Math.max(strip + 8, strip === INPUT_STRIP ? ROW.input : ROW.plain) + label;
 }
 
@@ -164,8 +163,9 @@ function placeStrips(nodes) {
     const above = isNarrow() ? boxHeight - height - 4 : (boxHeight - height) / 2;
     return { box, x: x + from, y: y + above, width: width - from - 8, height };
   }).filter(({ height }) => height);
-  stack.left = stack.strips[0].x;
-  stack.wide = stack.strips[0].width;
+  const [[left, , wide]] = Object.values(nodes);
+  stack.left = left + from;
+  stack.wide = wide - from - 8;
 }
 
 // A box as a row: its name and its amount, then the blocks or heads of its strip.
@@ -174,9 +174,9 @@ function rowOfBox(box, [x, y, width, height]) {
   const slim = height < 28;
   const picks = pickRows(box, id, [x, y]);
   const label = isNarrow() ? width - 20 : LABEL - 18;
-  const base = isNarrow() && !slim ? 14 : height / 2 + 4;
+  const base = isNarrow() && height > ROW.plain ? 14 : height / 2 + 4;
   const right = (isNarrow() ? width - 9 : LABEL - 10) - (picks.length ? 20 : 0);
-  const amount = s("text.amount", { x: right, y: base }, slim ? "" : sum);
+  const amount = s("text.amount", { x: right, y: base }, sum);
   const parts = [
     s("rect.box", { width, height, rx: slim ? 5 : 7 }),
     fitted(name.replace("MultiHead", ""), label,
@@ -191,16 +191,16 @@ function rowOfBox(box, [x, y, width, height]) {
 }
 
 function pickRows(box, id, [x, y]) {
-  const numbers = rowsToPick(box);
+  const rows = rowsToPick(box);
   const strip = stack.strips.find((other) => other.box === box);
-  const high = strip?.height / numbers.length;
+  const high = strip?.height / rows.length;
   const heads = box.endsWith("/heads");
-  return numbers.map((number, place) => {
-    const mark = heads ? headMark("pick", id, number, number)
+  return rows.map(({ number, last }, place) => {
+    const mark = heads ? headMark("pick", id, number, last)
       : { class: "pick", "data-open": number };
     const transform = moved(strip.x - x, strip.y - y + place * high);
     const drawn = s("g", { "aria-hidden": "true", transform, ...mark },
-      s("title", heads ? `Head ${number}` : `Open block ${number}`),
+      s("title", `${heads ? "Head" : "Open block"} ${rangeText(number, last)}`),
       s("rect", { x: -20, width: strip.width + 20, height: high }),
       number % Math.ceil(11 / high) === 0 && s("text", { x: -4, y: high / 2 + 4 }, number));
     drawn.classList.toggle("off", isOff(mark["data-head"]));
@@ -243,7 +243,7 @@ function layStack(width) {
   stack.width = width;
   drawFigure(drawing());
   rove(null);
-  if (!running.trace) return;
+  if (!traceShown()) return;
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
   paintMissingStrips();
 }
