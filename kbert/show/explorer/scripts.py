@@ -9,7 +9,7 @@ _SENTENCE_STYLES = ("sentence/sentence.css", "stage/stage.css", "attention/atten
 _FRAME = (
     *("dom.js", "state.js", "edges.js", "drawn.js", "view.js", "panel.js", "weights.js"),
     *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
-    *("sheet.js", "list.js", "tour/chapters.js", "tour/tour.js"),
+    *("sheet.js", "tour/chapters.js", "tour/tour.js"),
 )
 _SENTENCE = (
     *("attention/lines.js", "attention/all_heads.js"),
@@ -36,7 +36,9 @@ _COMPUTING = ("tokenizer.js", "heads.js", "engine.js")
 def list_styles(live: dict[str, Any] | None) -> list[str]:
     """Return the styles of a page with this DATA.live; None: it has no sentence."""
     styles = [*_STYLES]
-    if live is not None:
+    if live is None:
+        styles.append("list.css")  # on a phone; with a sentence there is a column instead
+    else:
         styles += [*_SENTENCE_STYLES, *_list_attribution(live, "css")]
         if not live.get("isSized", True):  # attention maps of a model that is not known
             styles.append("attention/unsized.css")
@@ -47,7 +49,9 @@ def list_scripts(data: dict[str, Any]) -> list[str]:
     """Return the scripts of a page, without those that count, and without the live part."""
     live = data.get("live")
     scripts = [*_FRAME, *_list_tour(data)]
-    if live is not None:
+    if live is None:
+        scripts.append("list.js")
+    else:
         scripts += [*_list_attribution(live, "js"), *_SENTENCE]
         scripts += [f"sentence/answers/{output}.js" for output in live["outputs"]]
     return [*scripts, "main.js"]

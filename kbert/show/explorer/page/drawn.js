@@ -51,7 +51,9 @@ function describeLayer(id) {
   const { kind, type } = row;
   return {
     id, name, shape, kind, type, layer, facts: generic ? `${type} ${shape}` : shape,
+    isAttention: !part && layer.template === NAMES.attention,
     label: amount ? UNITS[state.measure].text(amount) : "",
+    sum: amount ? UNITS[state.measure].short(amount) : "",
     fraction: share(amount, total[state.measure]),
     told: `${part ? `${name} of ${whole}` : `${id}, ${type}`}, output ${shape}, ` +
       toldAmount(amount),
@@ -78,6 +80,7 @@ function describeBlocks([first, last]) {
 // The blocks that a box stands for; null: it is a layer.
 function blockRange(box) {
   const { L } = current();
+  if (generic) return null;
   if (box === ENCODER) return [1, L];
   if (box === "blocks-before") return [1, state.open - 1];
   return box === "blocks-after" ? [state.open + 1, L] : null;
@@ -101,18 +104,22 @@ function narrow(svg) {
   });
 }
 
-function boxOf(box, place) {
-  if (stacked()) return rowOfBox(box, place, current(), countsNow());
-  if (!generic && blockRange(box)) return blocksBox(box, place);
-  return layerBox(idOf(box, current()), place);
+function describeBox(box) {
+  const blocks = blockRange(box);
+  return blocks ? describeBlocks(blocks) : describeLayer(idOf(box, current()));
 }
 
-function layerBox(id, [x, y, width, height]) {
-  const { name, shape, facts, label, kind, type, fraction, told, layer } = describeLayer(id);
+function boxOf(box, place) {
+  if (stacked()) return rowOfBox(box, place);
+  return blockRange(box) ? blocksBox(box, place) : layerBox(box, place);
+}
+
+function layerBox(box, [x, y, width, height]) {
+  const { id, name, shape, facts, label, kind, type, fraction, told, layer, isAttention } =
+    describeBox(box);
   const [low, slim] = [height < 40, width < 120];
   const base = low ? 18.5 : 19;
-  const heads = layer?.part?.name === "heads";
-  const opens = layer && !layer.part && layer.template === NAMES.attention;
+  const heads = layer.part?.name === "heads";
   const right = label || (low && SHAPED.includes(type) ? shape : "");
   const amount = slim ? fitted(label, width - 24, { class: "amount left", x: 12, y: 34 })
     : s("text", { class: label ? "amount" : "shape", x: width - 11, y: base }, right);
@@ -121,11 +128,11 @@ function layerBox(id, [x, y, width, height]) {
     fitted(name, width - 23, { class: "name", x: 12, y: base }, slim ? null : amount),
     amount,
     low || slim || heads ? null
-      : fitted(facts, width - (opens ? 62 : 24), { class: "shape left", x: 12, y: 35 }),
+      : fitted(facts, width - (isAttention ? 62 : 24), { class: "shape left", x: 12, y: 35 }),
     !low && fraction > 0.009 ? shareBar(fraction, width, height) : null,
     ...(heads ? headMarks(layer, width) : []),
   ];
-  return node(id, kind, [x, y], told, parts, opens ? openerOf(width, height) : null);
+  return node(id, kind, [x, y], told, parts, isAttention && openerOf([width - 48, height - 20]));
 }
 
 function shareBar(fraction, width, height) {
@@ -144,15 +151,16 @@ const chooser = (id, told, ...parts) =>
 const node = (id, kind, [x, y], told, parts, opener) => s(`g.node.k-${kind}`,
   { "data-layer": id, transform: moved(x, y) }, chooser(id, told, parts), opener);
 
-const openerOf = (width, height) =>
+const openerOf = ([x, y]) =>
   pressed("opener", "Open the attention: W_Q, W_K, W_V, heads, W_O",
-    { "data-act": "attention", transform: moved(width - 48, height - 20) },
+    { "data-act": "attention", transform: moved(x, y) },
+    s("rect.finger", { y: -5, width: 38, height: 24 }),
     s("rect", { width: 38, height: 15, rx: 7.5 }), s("text", { x: 19, y: 11 }, "open"));
 
 // The encoder as a whole, or the blocks before or after the one that is open.
 function blocksBox(box, [x, y, width, height]) {
   const [first, last] = blockRange(box);
-  const { name, facts, sum, label, told } = describeBlocks([first, last]);
+  const { name, facts, sum, label, told } = describeBox(box);
   const closed = box === ENCODER;
   const decks = (closed ? [8, 4] : last > first ? [4] : []).map((by) =>
     s("rect.deck", { x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
@@ -208,13 +216,17 @@ function blockMarks(first, last, room) {
   return drawMarks(first, last, room, attributesOf, "Block", layers);
 }
 
-function headMarks(layer, width) {
+// A mark of the heads from one to another: it chooses the first.
+function headMark(kind, id, number, last) {
+  const [attention] = id.split("/");
   const chosen = layerNow(state.chosen);
-  const head = chosen?.n === layer.n ? chosen.head : 0;
-  const attributesOf = (number, last) => ({
-    class: number <= head && head <= last ? "cell on" : "cell",
-    "data-head": `${layer.id.split("/")[0]}/head-${number}`,
-  });
+  const isChosen = chosen?.id.startsWith(`${attention}/`) &&
+    number <= chosen.head && chosen.head <= last;
+  return { class: isChosen ? `${kind} on` : kind, "data-head": `${attention}/head-${number}` };
+}
+
+function headMarks({ id }, width) {
+  const attributesOf = (number, last) => headMark("cell", id, number, last);
   const room = [12, 27, width - 24, 32];
   return drawMarks(1, current().A, room, attributesOf, "Head", [["attention", 0, 1]]);
 }

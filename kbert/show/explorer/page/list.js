@@ -1,9 +1,9 @@
 // The figure as a list, on a phone: a row per layer, from the inputs down to the outputs, with bars
-// to scale. Blocks are one row, until one is opened. With a sentence the figure is a column itself.
+// to scale. Blocks are one row, until one is opened. A page with a sentence has a column instead.
 
 function drawList() {
   const list = $("layers");
-  const shown = phone.matches && !stacked();
+  const shown = phone.matches;
   const focused = list.contains(document.activeElement) ? markOf(document.activeElement) : null;
   list.hidden = !shown;
   pane().inert = shown;  // it lies beside the screen, for the downloads
@@ -71,21 +71,4 @@ function attentionParts() {
   const parts = DATA.parts.map(({ name }) =>
     listRow(describeLayer(`${attention}/${name}`)));
   return h("div.parts", opener, state.attention && h("ol", parts));
-}
-
-// Brings a layer's row between what lies over the list above and below; with a sentence, its box.
-function bringRow(id, block = "center") {
-  if (!phone.matches) return;
-  const name = CSS.escape(boxNow(id));
-  const row = $("layers").querySelector(`[data-row="${name}"]`);
-  (row || drawing().querySelector(`[data-id="${name}"]`))?.scrollIntoView({ block });
-}
-
-function watchList() {
-  for (const screen of [phone, tablet]) {
-    screen.addEventListener("change", () => {
-      showSheet("");
-      render("url");
-    });
-  }
 }

@@ -15,7 +15,7 @@ function render(change = "all") {
   if (!generic && live?.isSized !== false) drawSizes(change);
   drawTable();
   drawScale();
-  drawList();
+  if (!live) drawList();
   drawGuide();
   if (live) renderSentence();
   if (change !== "url") keepInUrl(change === "layer");
@@ -51,7 +51,7 @@ function go(id) {
   const { open, attention } = state;
   choose(id);
   render("layer");
-  if (id && !(live && besideStage())) openSheet("panel");
+  if (id && !besideStage()) openSheet("panel");
   if (state.open && (state.open !== open || state.attention !== attention)) {
     bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
   } else {
@@ -228,7 +228,7 @@ function follow() {
   render("url");
   if (live) followSentence();
   if (!state.chosen) return;
-  if (!state.chapter && !(live && besideStage())) openSheet("panel", false);
+  if (!state.chapter && !besideStage()) openSheet("panel", false);
   if (state.open) bring(".f-block", true);
   if (generic && view.scale < 0.7) zoom(0.9 / view.scale);
   bringLayer(state.chosen);
@@ -249,7 +249,6 @@ watchPane();
 watchFigure();
 watchSearch();
 watchSheets();
-watchList();
 watchScale();
 watchGuide();
 follow();

@@ -53,6 +53,12 @@ function watchSheets() {
     const { sheet } = one.dataset;
     one.onclick = () => (openedSheet() === sheet ? closeSheet() : openSheet(sheet));
   });
+  for (const screen of [phone, tablet]) {
+    screen.onchange = () => {
+      showSheet("");
+      render("url");
+    };
+  }
   document.querySelectorAll(".sheet-bar").forEach((bar) => {
     bar.querySelector(".close").onclick = closeSheet;
     watchPull(bar, bar.parentElement);

@@ -6,7 +6,12 @@ const GREATEST = 5;
 
 const pane = () => $("figure");
 const drawing = () => $("drawing");
-const stacked = () => Boolean(live) && sentenceShown();
+
+// A sentence goes through the page's own model, not through another one that the sliders make.
+const sentenceShown = () => Boolean(live) && state.active === 0 && !changedSizes(current()).length;
+// The boxes are a column then; on a phone they are, where there can be a sentence.
+const stacked = () => sentenceShown() || (Boolean(live) && phone.matches);
+const besideStage = () => sentenceShown() && !phone.matches;
 
 const size = () => drawing().viewBox.baseVal;  // its width and height
 
@@ -28,6 +33,7 @@ function fitAll() {
   }
   const { width, height } = size();
   const room = pane();
+  room.style.height = "";
   if (!room.clientWidth || !room.clientHeight) return;
   view.scale = Math.min((room.offsetWidth - 16) / width, (room.offsetHeight - 16) / height, 1.8);
   view.fitted = true;
@@ -74,6 +80,14 @@ function bringElement(element, asRead = false) {
   } else {
     pane().scrollBy(shift(box.left, box.right, room.left, room.right), down);
   }
+}
+
+// Brings a layer's row between what lies over the list above and below; in a column, its box.
+function bringRow(id, block = "center") {
+  if (!phone.matches) return;
+  const name = CSS.escape(boxNow(id));
+  const row = $("layers").querySelector(`[data-row="${name}"]`);
+  (row || drawing().querySelector(`[data-id="${name}"]`))?.scrollIntoView({ block });
 }
 
 function watchPane() {

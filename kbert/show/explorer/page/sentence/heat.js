@@ -13,7 +13,7 @@ const heat = {
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 function paintStrips(moves) {
-  if (!running.trace || !sentenceShown()) heat.pictures.clear();
+  if (!traceShown()) heat.pictures.clear();
   else stack.strips.forEach(paintStrip);
   heat.began = moves && !isStill() && !document.hidden ? performance.now() : 0;
   cancelAnimationFrame(heat.frame);
@@ -55,7 +55,7 @@ function drawHeat() {
   const context = canvas.getContext("2d");
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.clearRect(0, 0, width, height);
-  if (!running.trace || !sentenceShown()) return;
+  if (!traceShown()) return;
   const scale = dots * view.scale;
   context.setTransform(scale, 0, 0, scale, dots * view.x, dots * view.y);
   drawStrips(context);
@@ -99,7 +99,7 @@ function drawLines(context, strip) {
   for (const { x, width } of heat.columns) {
     if (width >= 7) fillBox(context, "paper", 1, strip.x + x + width - 0.5, strip.y, 1, strip.height);
   }
-  const rows = rowsToPick(strip.box, current()).length;
+  const rows = rowsToPick(strip.box).length;
   const high = strip.height / rows;
   for (let y = high; high >= 5 && y < strip.height - 1; y += high) {
     fillBox(context, "paper", 1, strip.x, strip.y + y - 0.5, stack.wide, 1);
@@ -139,14 +139,14 @@ function printStrips(begins) {
   const images = begins ? stripImages() : [];
   drawing().append(...images);
   const [x, y, width] = drawing().getAttribute("viewBox").split(" ").map(Number);
-  if (!running.trace || !sentenceShown()) return;
+  if (!traceShown()) return;
   const height = stack.bottom + (begins ? TOKEN_ROOM : 0);
   drawing().setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
 }
 
 // The strips and the tokens as elements of SVG, for the downloads and for print.
 function stripImages() {
-  if (!running.trace || !sentenceShown()) return [];
+  if (!traceShown()) return [];
   const sharp = 2;  // pixels for a point
   const canvas = h("canvas", { width: sharp * stack.width, height: sharp * stack.bottom });
   const context = canvas.getContext("2d");

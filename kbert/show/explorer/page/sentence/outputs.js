@@ -18,7 +18,7 @@ function drawAnswer({ trace, layer }) {
 
 function drawOutputs() {
   const host = $("outputs");
-  host.hidden = !running.trace || !sentenceShown();
+  host.hidden = !traceShown();
   if (host.hidden) return;
   const { outputs } = running.trace;
   const open = host.querySelector("details")?.open;

@@ -8,6 +8,8 @@ const running = {
   frozen: null,   // {trace, matched}: the frozen sentence, by the model with nothing off
 };
 
+const traceShown = () => Boolean(running.trace) && sentenceShown();
+
 function requestNow() {
   const { text, pair, off, temperature, token } = state;
   // the head for masked words is also asked about the token that is kept
@@ -97,7 +99,7 @@ function stagedLayer() {
 }
 
 function showStage() {
-  const chosen = Boolean(running.trace) && sentenceShown() && state.chosen !== "";
+  const chosen = traceShown() && state.chosen !== "";
   document.documentElement.classList.toggle("staged", chosen);
   $("stage-area").hidden = !chosen;
   if (!chosen) return;

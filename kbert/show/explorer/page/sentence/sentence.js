@@ -40,8 +40,6 @@ function placeStage() {
   }
 }
 
-const besideStage = () => Boolean(live) && sentenceShown() && !phone.matches;
-
 // Where the numbers come from, how far they are from those of float32, and what a recording lacks.
 function describeSource() {
   const { place, precision, difference, leftOut = [], note = "" } = live;
@@ -59,6 +57,7 @@ function describeSource() {
 }
 
 function drawLegend() {
+  $("legend").hidden = !sentenceShown();
   const { H } = current();
   const numbers = `${Math.min(NUMBERS, H)} of its ${grouped(H)} numbers`;
   const [low, high, text] = state.frozen === null
@@ -165,7 +164,7 @@ function repaintHeat() {
 }
 
 function renderSentence() {
-  document.documentElement.classList.toggle("stacked", sentenceShown());
+  document.documentElement.classList.toggle("stacked", stacked());
   drawSide();
   if (running.trace) showParts(false);
 }

@@ -16,41 +16,36 @@ const LABEL = 196;      // of the names, where they stand beside
 const INPUT_STRIP = 10;
 const NAMELESS = ["MLM", "NSP"];  // outputs: what they say stands above the figure
 
-// A sentence goes through the page's own model, not through another one that the sliders make.
-const sentenceShown = () => Boolean(live) && state.active === 0 && !changedSizes(current()).length;
-
 const isNarrow = () => stack.width < NARROW;
 
-function rowType(box, config) {
-  if (box === ENCODER || box.startsWith("blocks-")) return "blocks";
+function rowType(box) {
+  if (blockRange(box)) return "blocks";
   if (box.endsWith("/heads")) return "heads";
   if (box.startsWith("Input-") || NAMELESS.includes(box)) return "input";
-  return layerOf(idOf(box, config), config)?.row.type || "";
+  return layerNow(idOf(box, current())).row.type;
 }
 
-// The blocks or heads that are a row of a box's strip each, from the top down.
-function rowsToPick(box, config) {
-  const type = rowType(box, config);
-  if (type === "heads") return Array.from({ length: config.A }, (_, n) => n + 1);
-  const [first, last] = type === "blocks" ? blocksOf(box) : [1, 0];
-  return Array.from({ length: last - first + 1 }, (_, n) => last - n);
+// The marks of blocks or heads that are a row of a box's strip each, from the top down.
+function rowsToPick(box) {
+  if (box.endsWith("/heads")) return marks(1, current().A, 1, 1);
+  return blockRange(box) ? marks(...blockRange(box), 1, 1).reverse() : [];
 }
 
-function stripHeight(box, config) {
-  const type = rowType(box, config);
-  if (type === "Dropout") return 0;
+function stripHeight(box) {
+  const type = rowType(box);
+  const rows = rowsToPick(box).length;
+  if (type === "Dropout" || (!rows && !sentenceShown())) return 0;
   if (type === "input") return INPUT_STRIP;
-  const rows = rowsToPick(box, config).length;
   if (!rows) return 22 * stack.stretch;
   const most = type === "heads" ? 96 : 150;
   const row = Math.max(5, Math.min(15, Math.floor(most / rows)));
   return Math.max(22, rows * (isNarrow() && rows <= 48 ? FINGER : row)) * stack.stretch;
 }
 
-function rowHeight(box, config) {
-  const strip = stripHeight(box, config);
+function rowHeight(box) {
+  const strip = stripHeight(box);
   const label = isNarrow() ? 18 : 0;
-  if (!strip) return isNarrow() ? FINGER + 2 : ROW.slim;
+  if (!strip) return !sentenceShown() ? ROW.plain : isNarrow() ? FINGER + 2 : ROW.slim;
   return Math.max(strip + 8, strip === INPUT_STRIP ? ROW.input : ROW.plain) + label;
 }
 
@@ -76,7 +71,7 @@ function stackFigure(figure, config) {
   const nodes = {};
   let y = 0;
   boxes.forEach((box, place) => {
-    const height = rowHeight(box, config);
+    const height = rowHeight(box);
     y -= GAP + frameRoom(boxes, place) + height;
     nodes[box] = [left, y, wide, height];
   });
@@ -85,7 +80,7 @@ function stackFigure(figure, config) {
   const top = Math.min(...places.map((place) => place[1])) - 2;
   for (const place of places) place[1] -= top;
   stack.bottom = -top;
-  placeStrips(nodes, config);
+  placeStrips(nodes);
   const edges = figure.edges.map(([from, to, tensor]) => {
     const apart = boxes.indexOf(to) - boxes.indexOf(from);
     return [from, to, tensor, routeEdge(nodes[from], nodes[to], lanes.of(from, to), apart)];
@@ -161,82 +156,55 @@ function routeEdge(source, target, lane, apart) {
   return [x, low, out, low, out, high, x, high];
 }
 
-function placeStrips(nodes, config) {
+function placeStrips(nodes) {
   const from = isNarrow() ? 8 : LABEL;
   stack.strips = Object.entries(nodes).map(([box, [x, y, width, boxHeight]]) => {
-    const height = stripHeight(box, config);
+    const height = stripHeight(box);
     const above = isNarrow() ? boxHeight - height - 4 : (boxHeight - height) / 2;
     return { box, x: x + from, y: y + above, width: width - from - 8, height };
   }).filter(({ height }) => height);
-  stack.left = stack.strips[0].x;
-  stack.wide = stack.strips[0].width;
+  const [[left, , wide]] = Object.values(nodes);
+  stack.left = left + from;
+  stack.wide = wide - from - 8;
 }
 
-function rowOfBox(box, place, config, counted) {
-  const id = idOf(box, config);
-  const [x, y, width, height] = place;
-  const layer = layerOf(id, config);
-  const { title, amount } = titleOf(box, config, counted);
+// A box as a row: its name and its amount, then the blocks or heads of its strip.
+function rowOfBox(box, [x, y, width, height]) {
+  const { id = box, kind, name, told, sum, isAttention } = describeBox(box);
   const slim = height < 28;
-  const picks = pickRows(box, config, place);
+  const picks = pickRows(box, id, [x, y]);
   const label = isNarrow() ? width - 20 : LABEL - 18;
-  const base = isNarrow() && !slim ? 14 : height / 2 + 4;
+  const base = isNarrow() && height > ROW.plain ? 14 : height / 2 + 4;
   const right = (isNarrow() ? width - 9 : LABEL - 10) - (picks.length ? 20 : 0);
-  const amountText = s("text.amount", { x: right, y: base },
-    amount && !slim ? UNITS[state.measure].short(amount) : "");
+  const amount = s("text.amount", { x: right, y: base }, sum);
   const parts = [
     s("rect.box", { width, height, rx: slim ? 5 : 7 }),
-    fitted(title, label, { class: slim ? "name slim" : "name", x: 10, y: base }, amountText),
-    amountText,
+    fitted(name.replace("MultiHead", ""), label,
+      { class: slim ? "name slim" : "name", x: 10, y: base }, amount),
+    amount,
     ...picks,
   ];
-  const told = `${title}, ${toldAmount(amount)}`;
-  const opens = layer?.template === NAMES.attention && !layer.part;
-  const kind = rowType(box, config) === "blocks" ? "encoder" : layer.row.kind;
-  const drawn = node(id, kind, [x, y], told, parts, opens ? openButton(height) : null);
+  const opener = isAttention && openerOf([105, isNarrow() ? 2 : height / 2 - 8]);
+  const drawn = node(id, kind, [x, y], told, parts, opener);
   drawn.classList.toggle("switched-off", isOff(id));
   return drawn;
 }
 
-function titleOf(box, config, counted) {
-  const { measure } = state;
-  if (rowType(box, config) === "blocks") {
-    const [first, last] = blocksOf(box);
-    const amount = counted.block[measure] * BigInt(last - first + 1);
-    return { title: `Encoder ${rangeText(first, last)}`, amount };
-  }
-  const layer = layerOf(idOf(box, config), config);
-  const heads = layer.part?.name === "heads" && `${config.A} heads of ${config.H / config.A}`;
-  const name = layer.id.replace(/^Encoder-\d+-/, "").replace("MultiHead", "");
-  const { [measure]: amount } = counted.byRow[layer.partTemplate || layer.template];
-  return { title: heads || layer.part?.title || name, amount };
-}
-
-function openButton(height) {
-  return s("g.opener", {
-    role: "button", tabindex: -1, "data-act": "attention",
-    "aria-label": "Open the attention: W_Q, W_K, W_V, heads, W_O",
-    transform: `translate(105 ${isNarrow() ? 2 : height / 2 - 8})`,
-  }, isNarrow() ? s("rect.finger", { y: -4, width: 40, height: FINGER }) : null,
-  s("rect", { width: 40, height: 16, rx: 8 }), s("text", { x: 20, y: 12 }, "open"));
-}
-
-function pickRows(box, config, [x, y]) {
-  const numbers = rowsToPick(box, config);
+function pickRows(box, id, [x, y]) {
+  const rows = rowsToPick(box);
   const strip = stack.strips.find((other) => other.box === box);
-  const high = strip?.height / numbers.length;
-  return numbers.map((number, place) => {
-    const heads = box.endsWith("/heads");
-    const head = `${idOf(box, config).split("/")[0]}/head-${number}`;
-    const marks = heads ? [state.chosen === head ? "on" : "", isOff(head) ? "off" : ""] : [];
-    const isWritten = number % Math.ceil(11 / high) === 0;
-    return s("g", {
-      class: ["pick", ...marks].join(" "), "aria-hidden": "true",
-      ...(heads ? { "data-head": head } : { "data-open": number }),
-      transform: `translate(${strip.x - x} ${strip.y - y + place * high})`,
-    }, s("title", {}, heads ? `Head ${number}` : `Open block ${number}`),
-    s("rect", { x: -20, width: strip.width + 20, height: high }),
-    isWritten ? s("text", { x: -4, y: high / 2 + 4 }, number) : null);
+  const high = strip?.height / rows.length;
+  const heads = box.endsWith("/heads");
+  return rows.map(({ number, last }, place) => {
+    const mark = heads ? headMark("pick", id, number, last)
+      : { class: "pick", "data-open": number };
+    const transform = moved(strip.x - x, strip.y - y + place * high);
+    const drawn = s("g", { "aria-hidden": "true", transform, ...mark },
+      s("title", `${heads ? "Head" : "Open block"} ${rangeText(number, last)}`),
+      s("rect", { x: -20, width: strip.width + 20, height: high }),
+      number % Math.ceil(11 / high) === 0 && s("text", { x: -4, y: high / 2 + 4 }, number));
+    drawn.classList.toggle("off", isOff(mark["data-head"]));
+    return drawn;
   });
 }
 
@@ -275,7 +243,7 @@ function layStack(width) {
   stack.width = width;
   drawFigure(drawing());
   rove(null);
-  if (!running.trace) return;
+  if (!traceShown()) return;
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
   paintMissingStrips();
 }

@@ -43,7 +43,7 @@ const onlyAt = (vectors, places) => vectors &&
 function stripOf(box, trace, frozen) {
   if (/^Input-/.test(box)) return inputStrip(box, trace);
   if (NAMELESS.includes(box)) return answerStrip(box, trace);
-  if (box === ENCODER || box.startsWith("blocks-")) return blocksStrip(box, trace, frozen);
+  if (blockRange(box)) return blocksStrip(blockRange(box), trace, frozen);
   const id = idOf(box, current());
   if (id.endsWith("/heads") && !frozen) return headsStrip(id, trace);
   return vectorStrip(id.replace(/\/heads$/, "/context"), trace, frozen, NUMBERS);
@@ -66,8 +66,7 @@ function answerStrip(box, { outputs, tokens }) {
   return { rows: 1, values };
 }
 
-function blocksStrip(box, trace, frozen) {
-  const [first, last] = blocksOf(box);
+function blocksStrip([first, last], trace, frozen) {
   const rows = Math.max(1, Math.min(3, Math.floor(36 / (last - first + 1))));
   const strips = [];
   for (let n = last; n >= first; n -= 1) strips.push(vectorStrip(outputOf(n), trace, frozen, rows));
@@ -76,11 +75,6 @@ function blocksStrip(box, trace, frozen) {
   const values = new Float32Array(strips.length * size);
   strips.forEach((strip, place) => values.set(strip.values, place * size));
   return { rows: strips.length * strips[0].rows, values };
-}
-
-function blocksOf(box) {
-  if (box === "blocks-before") return [1, state.open - 1];
-  return [box === ENCODER ? 1 : state.open + 1, current().L];
 }
 
 function vectorStrip(id, trace, frozen, rows) {

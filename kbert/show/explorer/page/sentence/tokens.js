@@ -10,7 +10,7 @@ const litToken = () => (pointer.token >= 0 ? pointer.token : state.token);
 function drawTokens() {
   const row = $("tokens");
   const { trace } = running;
-  $("token-room").hidden = !trace || !sentenceShown();
+  $("token-room").hidden = !traceShown();
   if ($("token-room").hidden) return;
   const hadFocus = row.contains(document.activeElement);
   const focused = hadFocus ? Number(document.activeElement.dataset.token) : state.token;
@@ -160,7 +160,7 @@ function watchTokens() {
   });
   fill(pane(), {
     onpointermove: (event) => {
-      if (event.buttons || !running.trace || !sentenceShown()) return;
+      if (event.buttons || !traceShown()) return;
       const left = pane().getBoundingClientRect().left;
       const x = (event.clientX - left - view.x) / view.scale - stack.left;
       lightToken(heat.columns.findIndex((column) => x >= column.x && x < column.x + column.width));
