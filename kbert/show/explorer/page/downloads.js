@@ -22,11 +22,9 @@ function standalone() {
   copy.removeAttribute("style");
   copy.removeAttribute("id");
 
-  const images = live ? stripImages() : [];
-  const below = images.length ? TOKEN_ROOM : 0;  // room for the tokens' names
-  const [x, y, width, shown] = source.getAttribute("viewBox").split(" ").map(Number);
-  const height = shown + below;
-  fill(copy, { xmlns: SVG, width, height, viewBox: `${x} ${y} ${width} ${height}` }, images);
+  if (live) addStrips(copy);
+  const { x, y, width, height } = copy.viewBox.baseVal;
+  fill(copy, { xmlns: SVG, width, height });
   copy.prepend(s("rect", { x, y, width, height, fill: colourOf("paper") }));
   return copy;
 }

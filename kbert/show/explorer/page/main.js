@@ -52,12 +52,9 @@ function go(id) {
   choose(id);
   render("layer");
   if (id && !besideStage()) openSheet("panel");
-  if (state.open && (state.open !== open || state.attention !== attention)) {
-    bring(state.attention && !attention ? ".f-attention" : ".f-block", true);
-  } else {
-    bringLayer(id);
-  }
-  bringRow(id, "nearest");
+  if (state.open && (state.open !== open || state.attention !== attention)) bringOpen();
+  bringLayer();
+  bringRow("nearest");
   announce(id ? `${id} is chosen` : "Nothing is chosen");
 }
 
@@ -75,7 +72,12 @@ function act(name, block = 0) {
     else view.fitted = true;
   }
   render("layer");
-  bring(state.attention ? ".f-attention" : ".f-block", true);
+  bringOpen();
+}
+
+function redrawFigure() {
+  drawFigure(drawing());
+  rove(null);
 }
 
 function watchFigure() {
@@ -184,11 +186,11 @@ function watchPrint() {
     setTheme("light");
     $("table").open = true;
     drawTable();
-    if (live) printStrips(true);
+    if (live) addStrips(drawing());
   };
   const onafterprint = () => {
     setTheme(theme);
-    if (live) printStrips(false);
+    redrawFigure();
   };
   Object.assign(window, { onbeforeprint, onafterprint });
 }
@@ -229,10 +231,7 @@ function follow() {
   if (live) followSentence();
   if (!state.chosen) return;
   if (!state.chapter && !besideStage()) openSheet("panel", false);
-  if (state.open) bring(".f-block", true);
-  if (generic && view.scale < 0.7) zoom(0.9 / view.scale);
-  bringLayer(state.chosen);
-  bringRow(state.chosen);
+  bringChosen();
 }
 
 if (generic) {
@@ -253,6 +252,6 @@ watchScale();
 watchGuide();
 follow();
 if (view.fitted) fitAll();
-if (state.chosen) bringRow(state.chosen);
+if (state.chosen) bringRow();
 if (live) startModel();
 document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late

@@ -58,7 +58,17 @@ function bring(selector, asRead) {
   if (element) bringElement(element, asRead && !stacked());  // a column is readable as it stands
 }
 
-const bringLayer = (id) => bring(`[data-layer="${CSS.escape(boxNow(id))}"]`);
+// What is open as a whole, then in it what is chosen.
+const bringOpen = () => bring(state.attention ? ".f-attention" : ".f-block", true);
+
+function bringChosen() {
+  if (state.open) bringOpen();
+  if (generic && view.scale < 0.7) zoom(0.9 / view.scale);
+  bringLayer();
+  bringRow();
+}
+
+const bringLayer = () => bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`);
 
 function bringElement(element, asRead = false) {
   const room = pane().getBoundingClientRect();
@@ -82,10 +92,10 @@ function bringElement(element, asRead = false) {
   }
 }
 
-// Brings a layer's row between what lies over the list above and below; in a column, its box.
-function bringRow(id, block = "center") {
+// Brings the chosen row between what lies over the list above and below; in a column, its box.
+function bringRow(block = "center") {
   if (!phone.matches) return;
-  const name = CSS.escape(boxNow(id));
+  const name = CSS.escape(boxNow(state.chosen));
   const row = $("layers").querySelector(`[data-row="${name}"]`);
   (row || drawing().querySelector(`[data-id="${name}"]`))?.scrollIntoView({ block });
 }

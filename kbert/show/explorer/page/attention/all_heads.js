@@ -14,7 +14,7 @@ function allHeads(view) {
     redrawStage();
   } }, h("summary", { "data-key": "all-heads" }, "The heads of all blocks"));
   if (state.allHeads) {
-    details.append(headGrid(view), h("p.dim", {},
+    details.append(headGrid(view), h("p.dim",
       "→ next token · ← previous · • itself · S [SEP] · C [CLS]: gets more than half of the attention, on average " +
       "(Clark et al. 2019, section 3.1)."));
   }
@@ -48,7 +48,7 @@ function drawHeadGrid({ trace, tokens, shown, config }) {
       const mark = target ? h("b", { "aria-hidden": "true" }, HEAD_MARKS[target]) : null;
       return headButton(block, head, label, { "data-key": `all-${block}-${head}` }, map, mark);
     };
-    grid.append(h("span.dim", {}, block), ...kinds.map(draw));
+    grid.append(h("span.dim", block), ...kinds.map(draw));
   }
   grid.addEventListener("keydown", moveInGrid);
   return grid;

@@ -56,7 +56,7 @@ function linesOfAll(view) {
       paths[Math.ceil(Math.sqrt(weights[column]) * LINE_STEPS)] += linePath(y, end);
     });
   });
-  return s("g.all-lines", {}, paths.map((d, step) => (d
+  return s("g.all-lines", paths.map((d, step) => (d
     ? s("path", { d, "stroke-opacity": (0.4 * step) / LINE_STEPS, "stroke-width": 0.8 + 0.2 * step }) : null)));
 }
 

@@ -21,15 +21,15 @@ function attributionLine(trace) {
   if (!found) return [];
   const texts = [trace.request.text, trace.request.pair].filter((text) => text !== null && text !== undefined);
   const shade = (score) => `background:${shareColour(shareOf(found, score))}`;
-  const legend = h("p.coloured", {}, h("span", { style: `background:${shareColour(1)}` }, " for "), " ",
+  const legend = h("p.coloured", h("span", { style: `background:${shareColour(1)}` }, " for "), " ",
     h("span", { style: `background:${shareColour(-1)}` }, " against "));
   const rows = trace.tokens.map((token, n) => ({ token, score: found.scores[n] })).filter(({ token }) => !isMarker(token))
-    .map(({ token, score }) => h("tr", {}, h("th", { scope: "row", style: shade(score) }, token.text), h("td", {}, signed(score))));
-  const table = h("details.scores", {}, h("summary.small", {}, "Every token’s score"),
-    h("table.stage-table", {}, h("tbody", {}, rows)));
-  return [outputLine("Attribution", h("div.attribution", {}, h("p", {}, h("b", {}, found.title)),
+    .map(({ token, score }) => h("tr", h("th", { scope: "row", style: shade(score) }, token.text), h("td", signed(score))));
+  const table = h("details.scores", h("summary.small", "Every token’s score"),
+    h("table.stage-table", h("tbody", rows)));
+  return [outputLine("Attribution", h("div.attribution", h("p", h("b", found.title)),
     texts.map((text, segment) => h("p.coloured", { dir: "auto" }, colourText(text, segment, trace.tokens, found, shade))),
-    legend, found.notes.map((note) => h("p.dim", {}, note)), table))];
+    legend, found.notes.map((note) => h("p.dim", note)), table))];
 }
 
 // Tokens as pieces of their text; of those that share letters the first one has them.

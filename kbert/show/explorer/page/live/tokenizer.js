@@ -16,9 +16,11 @@ const BITS = {
   unordered: 64,     // a mark that stays in its place among others
 };
 
+const readNumbers = (text) => text.split(" ").map((digits) => parseInt(digits, 36));
+
 // Runs of code points are written as the gap before each run and its length, in base 36.
 function* readRuns(text) {
-  const numbers = text ? text.split(" ").map((digits) => parseInt(digits, 36)) : [];
+  const numbers = text ? readNumbers(text) : [];
   let end = 0;
   for (let place = 0; place < numbers.length; place += 2) {
     const start = end + numbers[place];
@@ -41,7 +43,7 @@ function makeCharacterTable(runs) {
 function makeLowercaseMap(text) {
   const lowercase = new Map();
   for (const row of text ? text.split(",") : []) {
-    const [first, count, step, distance] = row.split(" ").map((digits) => parseInt(digits, 36));
+    const [first, count, step, distance] = readNumbers(row);
     for (let place = 0; place < count; place += 1) {
       const point = first + place * step;
       lowercase.set(String.fromCodePoint(point), String.fromCodePoint(point + distance));
@@ -82,30 +84,32 @@ function readCharacters(text, offset) {
 function normalize(rules, text, offset) {
   let characters = clean(rules, readCharacters(text, offset));
   if (rules.stripAccents) characters = stripAccents(rules, characters);
-  if (rules.lowercase) characters = lowercase(rules, characters);
-  return characters;
+  return rules.lowercase
+    ? replaceEach(characters, (character) => rules.lowercaseOf.get(character) ?? character)
+    : characters;
 }
 
 const kindOf = (rules, character) => rules.table[character.codePointAt(0)];
 
 function clean(rules, characters) {
-  const kept = [];
-  for (const [character, start, end] of characters) {
-    const kind = kindOf(rules, character);
-    if (kind & BITS.dropped) continue;
-    if (kind & BITS.blanks) kept.push([" ", start, end]);
-    else if (kind & BITS.ideographs) kept.push([" ", start, end], [character, start, end], [" ", start, end]);
-    else kept.push([character, start, end]);
-  }
-  return kept;
+  return characters.flatMap((character) => {
+    const [text, start, end] = character;
+    const kind = kindOf(rules, text);
+    const blank = [" ", start, end];
+    if (kind & BITS.dropped) return [];
+    if (kind & BITS.blanks) return [blank];
+    return kind & BITS.ideographs ? [blank, character, blank] : [character];
+  });
 }
 
+// Each character in what it becomes, which is at the same place in the input.
+const replaceEach = (characters, replace) => characters.flatMap(([character, start, end]) =>
+  [...replace(character)].map((part) => [part, start, end]));
+
 function stripAccents(rules, characters) {
-  const parts = [];
-  for (const [character, start, end] of characters) {
-    const decomposes = kindOf(rules, character) & BITS.decomposes;
-    for (const part of decomposes ? character.normalize("NFD") : character) parts.push([part, start, end]);
-  }
+  const decomposes = (character) => kindOf(rules, character) & BITS.decomposes;
+  const parts = replaceEach(characters, (character) =>
+    (decomposes(character) ? character.normalize("NFD") : character));
   orderMarks(rules, parts);
   return parts.filter(([part]) => !(kindOf(rules, part) & BITS.marks));
 }
@@ -127,31 +131,20 @@ function orderMarks(rules, parts) {
   }
 }
 
-function lowercase(rules, characters) {
-  const lowered = [];
-  for (const [character, start, end] of characters) {
-    for (const letter of rules.lowercaseOf.get(character) ?? [character]) lowered.push([letter, start, end]);
-  }
-  return lowered;
-}
-
 // Words are lists of characters; a punctuation mark is a word.
 function splitWords(rules, characters) {
   const words = [];
   let word = null;
   for (const character of characters) {
     const kind = kindOf(rules, character[0]);
-    if (kind & BITS.blanks) {
-      word = null;
-    } else if (kind & BITS.punctuation) {
-      words.push([character]);
-      word = null;
-    } else if (word) {
-      word.push(character);
-    } else {
-      word = [character];
+    if (kind & (BITS.blanks | BITS.punctuation)) word = null;
+    if (kind & BITS.blanks) continue;
+    if (!word) {
+      word = [];
       words.push(word);
     }
+    word.push(character);
+    if (kind & BITS.punctuation) word = null;
   }
   return words;
 }

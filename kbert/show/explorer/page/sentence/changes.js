@@ -74,8 +74,7 @@ function resetModel() {
 
 function modelChanged() {
   $("switches").dataset.of = "";
-  drawFigure(drawing());
-  rove(null);
+  redrawFigure();
   sentenceChanged();
 }
 
@@ -104,13 +103,13 @@ const switchButton = (name, text, attributes) => button(text, () => toggleOff(na
 
 function headSwitches(block) {
   return h("div.head-switches", { role: "group", "aria-label": "Heads that are on" },
-    h("span.dim", {}, "Heads on"),
+    h("span.dim", "Heads on"),
     Array.from({ length: current().A }, (_, n) => switchButton(`head-${block}.${n + 1}`, n + 1,
       { "aria-label": `Head ${n + 1} of block ${block}` })));
 }
 
 function temperatureField() {
-  const output = h("output", {}, state.temperature);
+  const output = h("output", state.temperature);
   const slider = h("input", {
     type: "range", min: -1, max: 1, step: 0.02, value: Math.log10(state.temperature),
     "aria-label": "Temperature of the attention’s softmax", "data-switch": "temperature",
@@ -123,13 +122,13 @@ function temperatureField() {
   });
   const title = "The scores are divided by it before the softmax: " +
     "low looks at one word, high at all alike";
-  return h("label.temperature", { title }, h("span", {}, "Temperature"), slider, output);
+  return h("label.temperature", { title }, h("span", "Temperature"), slider, output);
 }
 
 function drawChanges() {
   const changed = state.off.map((name) => `${labelOff(name)} off`);
   if (state.temperature !== 1) changed.push(`temperature ${state.temperature}`);
   $("changed").hidden = !changed.length;
-  $("changed").replaceChildren(h("span", {}, `Changed: ${changed.join(", ")} `),
+  $("changed").replaceChildren(h("span", `Changed: ${changed.join(", ")} `),
     button("Reset", resetModel, { class: "small" }));
 }

@@ -134,31 +134,27 @@ function drawThumb(context, room, dots) {
 
 const TOKEN_ROOM = 92;
 
-function printStrips(begins) {
-  drawing().querySelectorAll(".printed").forEach((element) => element.remove());
-  const images = begins ? stripImages() : [];
-  drawing().append(...images);
-  const [x, y, width] = drawing().getAttribute("viewBox").split(" ").map(Number);
+// Puts the strips and the tokens into the figure for print, or into its copy to download.
+function addStrips(svg) {
   if (!traceShown()) return;
-  const height = stack.bottom + (begins ? TOKEN_ROOM : 0);
-  drawing().setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
+  const { x, y, width, height } = svg.viewBox.baseVal;
+  svg.append(...stripImages());
+  svg.setAttribute("viewBox", `${x} ${y} ${width} ${height + TOKEN_ROOM}`);
 }
 
-// The strips and the tokens as elements of SVG, for the downloads and for print.
 function stripImages() {
-  if (!traceShown()) return [];
   const sharp = 2;  // pixels for a point
   const canvas = h("canvas", { width: sharp * stack.width, height: sharp * stack.bottom });
   const context = canvas.getContext("2d");
   context.scale(sharp, sharp);
   drawStrips(context);
-  const picture = s("image.printed", {
+  const picture = s("image", {
     width: stack.width, height: stack.bottom, href: canvas.toDataURL(),
   });
   const names = heat.columns.map(({ x, width }, place) => s("text", {
     transform: `translate(${stack.left + x + width / 2 + 4} ${stack.bottom + 2}) rotate(-90)`,
     "font-family": "sans-serif", "font-size": Math.min(11, width), "text-anchor": "end",
-    fill: shades.ink, class: "printed",
+    fill: shades.ink,
   }, running.trace.tokens[place].text));
   return [picture, ...names];
 }

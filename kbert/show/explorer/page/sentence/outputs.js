@@ -29,12 +29,12 @@ function drawOutputs() {
 }
 
 const outputLine = (name, said) =>
-  h("div.output", {}, h("h2", {}, name), h("div.said", {}, said));
+  h("div.output", h("h2", name), h("div.said", said));
 
-const bars = (entries) => h("ul.said-bars", {}, entries.map(([label, prob]) =>
+const bars = (entries) => h("ul.said-bars", entries.map(([label, prob]) =>
   answerRow(label, percent(prob), h("span.fill", { style: `width:${(100 * prob).toFixed(1)}%` }))));
 
-const answerRow = (label, value, bar) => h("li.said-bar", {}, bar,
-  h("span.bar-name", {}, label), h("span.bar-value", {}, value));
+const answerRow = (label, value, bar) => h("li.said-bar", bar,
+  h("span.bar-name", label), h("span.bar-value", value));
 
-const hint = (text) => h("p.dim.hint", {}, text);
+const hint = (text) => h("p.dim.hint", text);

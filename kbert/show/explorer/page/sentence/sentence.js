@@ -63,9 +63,9 @@ function drawLegend() {
   const [low, high, text] = state.frozen === null
     ? ["below 0", "above 0", `A column per token: ${numbers}`]
     : ["the same", "far from the frozen sentence", "Empty: not in that sentence"];
-  $("legend").replaceChildren(h("span.dim", {}, low),
+  $("legend").replaceChildren(h("span.dim", low),
     h("i", { class: state.frozen === null ? "ramp" : "ramp half", "aria-hidden": "true" }),
-    h("span.dim", {}, high), h("span", {}, text));
+    h("span.dim", high), h("span", text));
 }
 
 function tellSentence(text) {

@@ -241,8 +241,7 @@ function stretchStrips(room) {
 
 function layStack(width) {
   stack.width = width;
-  drawFigure(drawing());
-  rove(null);
+  redrawFigure();
   if (!traceShown()) return;
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
   paintMissingStrips();

@@ -33,7 +33,7 @@ function drawTokenButtons(row, tokens) {
     const drawn = h("button", {
       type: "button", class: `token ${kind}`, "data-token": place, tabindex: -1,
       "aria-label": told, title: token.text,
-    }, h("span", {}, token.text));
+    }, h("span", token.text));
     if (old) old.replaceWith(drawn);
     else row.append(drawn);
   });
@@ -183,7 +183,7 @@ function drawTokenTools() {
   const sentence = [trace.request.text, trace.request.pair][word.segment];
   const text = sentence.slice(word.start, word.end);
   const hides = "mlm" in trace.outputs && text !== "[MASK]";
-  tools.replaceChildren(h("span.dim", {}, `“${text}”`),
+  tools.replaceChildren(h("span.dim", `“${text}”`),
     swap(-1, "← Swap"), swap(1, "Swap →"),
     hides ? button("Hide it: [MASK]", () => hideWord(word), { class: "small" }) : "");
 }

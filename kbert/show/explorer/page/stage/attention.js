@@ -92,7 +92,7 @@ function headChooser({ parts, kinds, head, tokens, block, headsOff: off }) {
       const isOff = off.has(n + 1);
       return headButton(block, n, `Head ${n + 1}${looksAt(target, tokens)}${isOff ? ", switched off" : ""}`, {
         class: "head-choice", "data-key": `head-${n + 1}`, "aria-pressed": String(n === head),
-      }, [headMap(parts.probs, n), tokens.length], h("b", {}, n + 1), isOff ? " off" : ` ${HEAD_MARKS[target] || ""}`);
+      }, [headMap(parts.probs, n), tokens.length], h("b", n + 1), isOff ? " off" : ` ${HEAD_MARKS[target] || ""}`);
     }));
 }
 
@@ -120,10 +120,10 @@ function attentionBody(view) {
   const sign = (text) => h("span.flow-sign", { "aria-hidden": "true" }, text);
   const options = tokenOptions(tokens).filter(({ value }) => shown.includes(value));
   return [
-    h("div.attention-flow", {},
+    h("div.attention-flow",
       steps.flatMap((of, n) => [of.sign ? sign(of.sign) : null, maps[n]])),
-    h("div.stage-controls", {},
-      h("h3", {}, `One cell, written out: from ${quoted(tokens[token])}`),
+    h("div.stage-controls",
+      h("h3", `One cell, written out: from ${quoted(tokens[token])}`),
       selectControl("to", options, view.column, (column) => {
         setAttention({ to: column });
         show(token, column);
@@ -164,7 +164,7 @@ function hideControl(tokens) {
     },
   });
   if (!tokens.some(isMarker)) return null;
-  return h("label.stage-control", {}, box, "Hide special tokens");
+  return h("label.stage-control", box, "Hide special tokens");
 }
 
 function attentionTable({ tokens, token, probs, scores, shown }) {

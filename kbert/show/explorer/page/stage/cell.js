@@ -17,7 +17,7 @@ function scoreCard({ parts, head, row, column, tokens, width, scores }) {
   const total = decimal(dotProduct(query, key));
   const score = decimal(scores[row * tokens.length + column]);
   return stageCard("1 The score: do query and key match?", rows,
-    h("div.arithmetic", {},
+    h("div.arithmetic",
       mathOf(`frac{q · k}{sqrt{d}} = frac{${total}}{sqrt{${width}}} = ${score}`)));
 }
 
@@ -32,9 +32,9 @@ function softmaxCard({ row, column, tokens, scores, probs, trace }) {
   const exponent = `${decimal(ofRow[column])} − ${bracketed(decimal(largest))}`;
   const fraction = `frac{${decimal(powers[column])}}{${decimal(total)}}`;
   return stageCard("2 Softmax: scores become shares",
-    h("div.arithmetic", {},
+    h("div.arithmetic",
       mathOf(`frac{e^{${exponent}}}{Σ} = ${fraction} = ${percent(probs[row * size + column])}`)),
-    h("p.dim", {}, `Σ adds up all ${size} tokens. The row’s largest score, ` +
+    h("p.dim", `Σ adds up all ${size} tokens. The row’s largest score, ` +
       `${decimal(largest)}, is subtracted first: the shares stay the same.` +
       (temperature === 1 ? "" : ` The scores are divided by the temperature, ${temperature}.`)));
 }
@@ -58,7 +58,7 @@ function contextTerms({ parts, head, row, column, tokens, probs }, dimension, to
   const order = largestIndices(terms.map((term, n) => (n === column ? 1e9 : Math.abs(term))), 4);
   const rest = total - order.reduce((all, n) => all + terms[n], 0);
   const others = tokens.length - order.length;
-  const line = (name, product, term) => [name, h("td.dim", {}, product), decimal(term)];
+  const line = (name, product, term) => [name, h("td.dim", product), decimal(term)];
   return tableOf({ class: "stage-terms" }, [], [
     ...order.map((n) =>
       line(tokens[n].text, `${percent(prob(n))} · ${bracketed(decimal(value(n)))}`, terms[n])),

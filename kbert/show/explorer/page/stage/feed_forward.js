@@ -16,7 +16,7 @@ function drawFeedForward({ trace, layer, token, tokens, config }) {
       `(${percent(active / before.length)}) have an input above 0 and pass on most of it; the ` +
       `others are almost silent. The strongest is neuron ${grouped(strongest + 1)} with ` +
       `${decimal(after[strongest])}.`,
-    body: [h("div.stage-cards", {},
+    body: [h("div.stage-cards",
       stageCard("Each neuron on the activation’s curve",
         activationPlot(trace, layer, before, after)),
       neuronRows(before, after, vectorOf(trace, layer, token)))],

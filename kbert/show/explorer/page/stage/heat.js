@@ -19,9 +19,9 @@ function heatRows(rows, { onPick, memory = "dimension", key = memory } = {}) {
     type: "range", min: 1, max: width, "aria-label": title, "data-key": key,
     oninput: () => choose(Number(slider.value) - 1),
   });
-  const group = h("div.heat-rows", {}, rows.flatMap((row, n) => [
-    h("span.heat-name", {}, row.name),
-    h("div.heat-row", {}, heatCanvas(row.values, width, "signed", most)),
+  const group = h("div.heat-rows", rows.flatMap((row, n) => [
+    h("span.heat-name", row.name),
+    h("div.heat-row", heatCanvas(row.values, width, "signed", most)),
     shown[n],
   ]), name, slider);
   const light = (index) => {
@@ -96,8 +96,8 @@ function heatMap({ name, under, values, rows, columns, kind = "signed", most, ce
   }, heatCanvas(values, width, kind, strongest)), named ? names(columns, "columns") : null);
   followPointer(map, ".map-cells", (x, y, event) =>
     onPick(Math.floor(y * rows.length), Math.floor(x * width), event));
-  return h("figure.map-figure", {},
-    h("figcaption", {}, h("b", {}, name), h("span.dim", {}, under)), map);
+  return h("figure.map-figure",
+    h("figcaption", h("b", name), h("span.dim", under)), map);
 }
 
 // Lights a cell of a map; null: the whole row.

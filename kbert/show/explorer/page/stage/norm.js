@@ -19,7 +19,7 @@ function drawNorm(scene) {
       `standard deviation ${decimal(old.deviation)}. They are brought to 0 and 1; then a learned ` +
       `scale γ and offset β per dimension bring them to ${decimal(now.mean, 3)} and ` +
       `${decimal(now.deviation)}.`,
-    body: [h("div.stage-cards", {},
+    body: [h("div.stage-cards",
       stageCard("How the numbers are distributed",
         normPlot({ before, normalized, "after γ and β": after })),
       normRows(scene, before, normalized, after))],
@@ -46,7 +46,7 @@ function normPlot(vectors) {
   return plotOf(rows.length * NORM_ROW + 20, spoken,
     rows.map((row, n) => {
       const base = (n + 1) * NORM_ROW;
-      return s("g", {},
+      return s("g",
         s("text", { x: 8, y: base - NORM_ROW + 22 }, row.name),
         s("text.dim", { x: PLOT - 8, y: base - NORM_ROW + 22, "text-anchor": "end" },
           told(row)),

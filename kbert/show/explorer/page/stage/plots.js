@@ -20,7 +20,7 @@ function ticksOf(from, to) {
 const axisText = (value) => String(value).replace("-", "−");
 
 function horizontalAxis(x, y, ticks, title = "") {
-  return s("g.axis", {},
+  return s("g.axis",
     s("path", { d: `M${x(ticks[0])} ${y}H${x(ticks.at(-1))}` }),
     ticks.map((tick) => s("text", { x: x(tick), y: y + 14, "text-anchor": "middle" },
       axisText(tick))),
@@ -28,7 +28,7 @@ function horizontalAxis(x, y, ticks, title = "") {
 }
 
 function verticalAxis(x, y, ticks) {
-  return s("g.axis", {},
+  return s("g.axis",
     s("path", { d: `M${x} ${y(ticks[0])}V${y(ticks.at(-1))}` }),
     ticks.map((tick) => s("text", { x: x - 5, y: y(tick) + 4, "text-anchor": "end" },
       axisText(tick))));

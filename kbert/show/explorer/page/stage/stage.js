@@ -50,12 +50,12 @@ function frameStage({ layer, tokens, token }, { title, formula, source, sees, bo
   const kind = layerOf(layer, current())?.row.kind;
   return [
     h("header", { class: `stage-head k-${kind}` },
-      h("div.stage-place", {},
-        h("i.swatch", { "aria-hidden": "true" }), h("span", {}, layer),
+      h("div.stage-place",
+        h("i.swatch", { "aria-hidden": "true" }), h("span", layer),
         selectControl("token", tokenOptions(tokens), token, chooseToken)),
-      h("div", {}, h("h2", {}, title), h("p.stage-sees", {}, sees)),
-      formula || source ? h("div.stage-formula", {},
-        formula ? mathOf(formula) : null, h("p.dim", {}, source)) : null),
+      h("div", h("h2", title), h("p.stage-sees", sees)),
+      formula || source ? h("div.stage-formula",
+        formula ? mathOf(formula) : null, h("p.dim", source)) : null),
     ...body, table ? numbersTable(table) : null,
   ].filter(Boolean);
 }
@@ -64,7 +64,7 @@ function selectControl(label, options, chosen, choose) {
   const select = h("select", {
     "data-key": label, "aria-label": label, onchange: () => choose(Number(select.value)),
   }, options.map(({ value, text }) => h("option", { value, selected: value === chosen }, text)));
-  return h("label.stage-control", {}, h("span.dim", {}, label), select);
+  return h("label.stage-control", h("span.dim", label), select);
 }
 
 const tokenOptions = (tokens) =>
@@ -83,12 +83,12 @@ function numbersTable(makeTable) {
 
 function stageTable({ columns, rows }) {
   const cells = ([name, ...values]) =>
-    [h("th", { scope: "row" }, name), ...values.map((value) => h("td", {}, value))];
+    [h("th", { scope: "row" }, name), ...values.map((value) => h("td", value))];
   return h("div.stage-rows", { tabindex: 0, role: "region", "aria-label": "Numbers" },
-    h("table.stage-table", {},
-      h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, cells(row))))));
+    h("table.stage-table",
+      h("thead", h("tr", columns.map((column) => h("th", { scope: "col" }, column)))),
+      h("tbody", rows.map((row) => h("tr", cells(row))))));
 }
 
 const stageCard = (title, ...children) =>
-  h("section.stage-card", {}, h("h3", {}, title), ...children);
+  h("section.stage-card", h("h3", title), ...children);

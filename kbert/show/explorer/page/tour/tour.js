@@ -27,11 +27,11 @@ function drawGuide() {
 function cardBand(chapters) {
   const number = chapters.filter(({ name }) => name !== CODA).length;
   return [
-    h("div.cards", {}, h("h2.hidden", { id: "guide-title", tabindex: -1 }, "Start"),
+    h("div.cards", h("h2.hidden", { id: "guide-title", tabindex: -1 }, "Start"),
       live ? card("watch", "Watch a sentence go through", "attention", "Type, and see each layer compute: from words to an answer.", startTour) : null,
       card("cost", "What does it cost?", "feedforward", "Parameters, FLOPs and bytes of every layer, for any size.", showCosts),
       card("compare", "Compare two models", "embedding", `${comparison(current())}: totals, ratios, one scale.`, showComparison)),
-    h("div.guide-steps", {}, button(`Tour: ${number} chapters`, startTour, { class: "small primary", id: "tour" }), closeButton("Close the cards")),
+    h("div.guide-steps", button(`Tour: ${number} chapters`, startTour, { class: "small primary", id: "tour" }), closeButton("Close the cards")),
   ];
 }
 
@@ -43,7 +43,7 @@ function comparison(config) {
 }
 
 function card(name, title, kind, text, act) {
-  return h("button", { type: "button", class: `card k-${kind}`, "data-card": name, onclick: act }, h("b", {}, title), h("span.dim", {}, text));
+  return h("button", { type: "button", class: `card k-${kind}`, "data-card": name, onclick: act }, h("b", title), h("span.dim", text));
 }
 
 const closeButton = (told) => button("", closeGuide, { class: "close", "aria-label": told });
@@ -55,13 +55,13 @@ function chapterBand(chapters, place) {
   const last = chapters.filter(({ name }) => name !== CODA).length;
   return [
     h("nav.chapters", { "aria-label": "Chapters" },
-      h("ol", { style: `--columns: ${Math.ceil(chapters.length / 2)}` }, chapters.map((one, number) => h("li", {}, chapterLink(one, number))))),
-    h("div.chapter", {},
-      h("h2", { id: "guide-title", tabindex: -1 }, chapter.title, h("span.dim", {}, chapter.name === CODA ? " and then" : ` ${place + 1} of ${last}`)),
-      h("p", {}, chapter.text)),
-    h("div.task", {}, h("h3", {}, "Try it"), h("p", {}, task),
+      h("ol", { style: `--columns: ${Math.ceil(chapters.length / 2)}` }, chapters.map((one, number) => h("li", chapterLink(one, number))))),
+    h("div.chapter",
+      h("h2", { id: "guide-title", tabindex: -1 }, chapter.title, h("span.dim", chapter.name === CODA ? " and then" : ` ${place + 1} of ${last}`)),
+      h("p", chapter.text)),
+    h("div.task", h("h3", "Try it"), h("p", task),
       button(sheet === "side" ? "Show the sliders" : "Show the numbers", () => openSheet(sheet), { class: "small to-sheet" })),
-    h("div.guide-steps", {},
+    h("div.guide-steps",
       step(chapters[place - 1], "‹", "Chapter before", "back"),
       chapters[place + 1] ? step(chapters[place + 1], "Next ›", "Next chapter", "primary") : button("End", closeGuide, { class: "small primary" }),
       closeButton("Leave the tour")),
@@ -99,13 +99,11 @@ function showChapter(chapter) {
 
 const startTour = () => showChapter(pageChapters()[0]);
 
-// Brings into view what the chapter is about: the open block or attention, then the box.
+// Brings into view what the chapter is about.
 function showChosen({ typing }) {
   if (typing && live && phone.matches) return $("sentence").scrollIntoView();
   if (!state.chosen) return fitAll();
-  if (state.open) bring(state.attention ? ".f-attention" : ".f-block", true);
-  bring(`[data-layer="${CSS.escape(boxNow(state.chosen))}"]`, false);
-  bringRow(state.chosen);
+  bringChosen();
 }
 
 function checkMeasure() {

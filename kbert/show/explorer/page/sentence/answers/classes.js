@@ -4,7 +4,7 @@ const CLASSIFIED = { layers: /^Classifier$/, source: "Devlin et al. 2019, sectio
 
 ANSWERS.classes = isRegression() ? {
   ...CLASSIFIED, name: "Value",
-  draw: (values) => h("ul.said-bars", {}, values.map(({ label, prob }) => answerRow(label, decimal(prob, 4)))),
+  draw: (values) => h("ul.said-bars", values.map(({ label, prob }) => answerRow(label, decimal(prob, 4)))),
   sees: "The layer’s numbers are the answer itself: no softmax makes probabilities of them.",
 } : {
   ...CLASSIFIED, name: "Class",

@@ -27,9 +27,9 @@ function maskedWords(masks) {
 
 function byBlock(blocks) {
   const cell = ({ token, prob }) => h("td", { style: `--prob:${prob.toFixed(3)}` },
-    token, h("span.dim", {}, ` ${percent(prob)}`));
+    token, h("span.dim", ` ${percent(prob)}`));
   const rows = blocks.map((candidates, place) => [`block ${place + 1}`, ...candidates.slice(0, 4).map(cell)]);
-  return h("details.by-block", {}, h("summary.small", {}, "After each block"),
+  return h("details.by-block", h("summary.small", "After each block"),
     h("div.stage-rows", { tabindex: 0, role: "region", "aria-label": "Words by block" },
       hint("The likeliest words, if the head read this block’s output"), tableOf({}, [], rows.reverse())));
 }

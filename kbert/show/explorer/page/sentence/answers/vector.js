@@ -10,8 +10,8 @@ function vectorStripOf(vector) {
   });
   paintHeat(canvas, lines, vector.length, quantile([lines], 0.96));
   return [canvas, other
-    ? h("p.cosine", {}, h("b", {}, cosineOf(vector, other).toFixed(3)),
+    ? h("p.cosine", h("b", cosineOf(vector, other).toFixed(3)),
       " cosine to the frozen sentence ",
-      h("span.dim", {}, "(1: the same direction, 0: unrelated)"))
+      h("span.dim", "(1: the same direction, 0: unrelated)"))
     : hint(`${grouped(vector.length)} numbers. ${running.model.canType ? "Freeze this sentence and type another to compare." : ""}`)];
 }
