@@ -2,18 +2,16 @@
 
 const ENCODER = "encoder";
 const MOST_MARKS = 128;  // of blocks or heads in a box; of more, a mark stands for several
-const SHAPED = ["InputLayer", "Extract", "Gather", "Masked"];  // low boxes that change the shape
 
-// The geometry: Graphviz' own, or with a sentence the same boxes in one column.
+// How the figure is laid out, its boxes are drawn, and it is fitted into its pane: free.js says it
+// for a page without a sentence, sentence/stack.js for one with a sentence.
+const FIGURE = {};
+
+// The geometry that Graphviz gave, laid out.
 function figureNow(config) {
-  const figure = graphvizFigure(config);
-  return stacked() ? stackFigure(figure, config) : figure;
-}
-
-function graphvizFigure(config) {
   const flags = [state.open > 1, state.open < config.L, state.attention];
   const key = state.open ? flags.map(Number).join("") : "closed";
-  return DATA.figure[`${graphKind(config)}/${key}`];
+  return FIGURE.lay(DATA.figure[`${graphKind(config)}/${key}`], config);
 }
 
 // The layer that a box stands for: of the block that is open.
@@ -23,12 +21,12 @@ function drawFigure(svg) {
   const config = current();
   const figure = figureNow(config);
   const [width, height] = figure.size;
-  const margin = stacked() ? 0 : 10;
+  const { margin } = FIGURE;
   const viewBox = [-margin, -margin, width + 2 * margin, height + 2 * margin].join(" ");
   const edges = figure.edges.map(([from, to, tensor, points]) =>
     edge(idOf(from, config), idOf(to, config), tensor, points));
   const boxes = Object.entries(figure.nodes)
-    .map(([box, place]) => boxOf(box, place));
+    .map(([box, place]) => FIGURE.draw(box, place));
   const frames = Object.entries(figure.frames || {})
     .map(([name, place]) => frame(name, place));
 
@@ -109,37 +107,6 @@ function describeBox(box) {
   return blocks ? describeBlocks(blocks) : describeLayer(idOf(box, current()));
 }
 
-function boxOf(box, place) {
-  if (stacked()) return rowOfBox(box, place);
-  return blockRange(box) ? blocksBox(box, place) : layerBox(box, place);
-}
-
-function layerBox(box, [x, y, width, height]) {
-  const { id, name, shape, facts, label, kind, type, fraction, told, layer, isAttention } =
-    describeBox(box);
-  const [low, slim] = [height < 40, width < 120];
-  const base = low ? 18.5 : 19;
-  const heads = layer.part?.name === "heads";
-  const right = label || (low && SHAPED.includes(type) ? shape : "");
-  const amount = slim ? fitted(label, width - 24, { class: "amount left", x: 12, y: 34 })
-    : s("text", { class: label ? "amount" : "shape", x: width - 11, y: base }, right);
-  const parts = [
-    s("rect.box", { width, height, rx: low ? 6 : 8 }),
-    fitted(name, width - 23, { class: "name", x: 12, y: base }, slim ? null : amount),
-    amount,
-    low || slim || heads ? null
-      : fitted(facts, width - (isAttention ? 62 : 24), { class: "shape left", x: 12, y: 35 }),
-    !low && fraction > 0.009 ? shareBar(fraction, width, height) : null,
-    ...(heads ? headMarks(layer, width) : []),
-  ];
-  return node(id, kind, [x, y], told, parts, isAttention && openerOf([width - 48, height - 20]));
-}
-
-function shareBar(fraction, width, height) {
-  const wide = Math.max(2, fraction * (width - 24)).toFixed(1);
-  return s("rect.share", { x: 12, y: height - 5.5, width: wide, height: 2.5, rx: 1.2 });
-}
-
 const moved = (x, y) => `translate(${x} ${y})`;
 
 // A part of the figure that is pressed: Tab reaches one of them at a time, arrows the others.
@@ -156,27 +123,6 @@ const openerOf = ([x, y]) =>
     { "data-act": "attention", transform: moved(x, y) },
     s("rect.finger", { y: -5, width: 38, height: 24 }),
     s("rect", { width: 38, height: 15, rx: 7.5 }), s("text", { x: 19, y: 11 }, "open"));
-
-// The encoder as a whole, or the blocks before or after the one that is open.
-function blocksBox(box, [x, y, width, height]) {
-  const [first, last] = blockRange(box);
-  const { name, facts, sum, label, told } = describeBox(box);
-  const closed = box === ENCODER;
-  const decks = (closed ? [8, 4] : last > first ? [4] : []).map((by) =>
-    s("rect.deck", { x: by, y: -by, width: width - 2 * by, height: 20, rx: 8 }));
-  const times = s("text.times", { x: width - 13, y: closed ? 24 : 20 },
-    closed ? null : s("tspan.shape", `${sum}  `), label);
-  const room = closed ? [13, 46, width - 26, 36] : [13, 30, width - 26, 16];
-  const parts = [
-    ...decks,
-    s("rect.box", { width, height, rx: 10 }),
-    fitted(name, width - 26, { class: "name", x: 13, y: 20 }, times),
-    times,
-    closed ? fitted(facts, width - 26, { class: "shape left", x: 13, y: 36 }, times) : null,
-    ...blockMarks(first, last, room),
-  ];
-  return node(box, "encoder", [x, y], told, parts, null);
-}
 
 const rangeText = (first, last) =>
   (last > first ? `${grouped(first)} … ${grouped(last)}` : grouped(first));
@@ -198,24 +144,6 @@ function marks(first, last, width, height) {
   });
 }
 
-// Small marks to choose by: of a mark for several, the first. Others reach the same in the panel.
-function drawMarks(first, last, [left, top, width, height], attributesOf, title, layers) {
-  return marks(first, last, width, height).map(({ number, last: end, x, y, wide, high }) => {
-    const rects = layers.map(([kind, from, part]) => s(`rect.k-${kind}`,
-      { y: (high - 2) * from, width: wide - 2, height: (high - 2) * part }));
-    return s("g",
-      { "aria-hidden": "true", transform: moved(left + x, top + y), ...attributesOf(number, end) },
-      s("title", `${title} ${rangeText(number, end)}`), rects,
-      high > 10 && wide > 12 && s("text", { x: wide / 2 - 1, y: high / 2 + 2.5 }, number));
-  });
-}
-
-function blockMarks(first, last, room) {
-  const attributesOf = (number) => ({ class: "stripe", "data-open": number });
-  const layers = [["feedforward", 0, 0.62], ["attention", 0.62, 0.38]];
-  return drawMarks(first, last, room, attributesOf, "Block", layers);
-}
-
 // A mark of the heads from one to another: it chooses the first.
 function headMark(kind, id, number, last) {
   const [attention] = id.split("/");
@@ -223,12 +151,6 @@ function headMark(kind, id, number, last) {
   const isChosen = chosen?.id.startsWith(`${attention}/`) &&
     number <= chosen.head && chosen.head <= last;
   return { class: isChosen ? `${kind} on` : kind, "data-head": `${attention}/head-${number}` };
-}
-
-function headMarks({ id }, width) {
-  const attributesOf = (number, last) => headMark("cell", id, number, last);
-  const room = [12, 27, width - 24, 32];
-  return drawMarks(1, current().A, room, attributesOf, "Head", [["attention", 0, 1]]);
 }
 
 // The frame around an open block or attention, and its header, which lies over the edges.

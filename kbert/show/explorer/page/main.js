@@ -19,7 +19,7 @@ function render(change = "all") {
   drawGuide();
   if (live) renderSentence();
   if (change !== "url") keepInUrl(change === "layer");
-  if (before !== dataset.key && view.fitted) fitAll();
+  if (before !== dataset.key && view.fitted) FIGURE.fit();
   else place();
 }
 
@@ -144,10 +144,7 @@ function pageKey(event) {
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   if (live && scrubKey(event)) return;
-  const keys = {
-    "/": () => $("search").focus(), "+": () => zoom(1.25), "=": () => zoom(1.25),
-    "-": () => zoom(0.8), 0: fitAll,
-  };
+  const keys = { "/": () => $("search").focus(), ...FIGURE.keys };
   if (!keys[event.key]) return;
   keys[event.key]();
   event.preventDefault();
@@ -196,10 +193,7 @@ function watchPrint() {
 }
 
 function watchPage() {
-  const clicks = {
-    "zoom-in": () => zoom(1.25), "zoom-out": () => zoom(0.8), fit: fitAll, theme: toggleTheme,
-    compare: toggleCompare, reset: resetFields,
-  };
+  const clicks = { theme: toggleTheme, compare: toggleCompare, reset: resetFields };
   for (const [id, onclick] of Object.entries(clicks)) Object.assign($(id), { onclick });
   $("table").ontoggle = () => {
     drawTable();
@@ -251,7 +245,7 @@ watchSheets();
 watchScale();
 watchGuide();
 follow();
-if (view.fitted) fitAll();
+if (view.fitted) FIGURE.fit();
 if (state.chosen) bringRow();
 if (live) startModel();
 document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late

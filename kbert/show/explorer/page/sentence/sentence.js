@@ -164,7 +164,6 @@ function repaintHeat() {
 }
 
 function renderSentence() {
-  document.documentElement.classList.toggle("stacked", stacked());
   drawSide();
   if (running.trace) showParts(false);
 }

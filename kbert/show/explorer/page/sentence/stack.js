@@ -16,6 +16,26 @@ const LABEL = 196;      // of the names, where they stand beside
 const INPUT_STRIP = 10;
 const NAMELESS = ["MLM", "NSP"];  // outputs: what they say stands above the figure
 
+Object.assign(FIGURE, {
+  margin: 0,
+  lay: stackFigure,
+  draw: rowOfBox,
+  fit: fitStack,
+  follow: followFigure,
+  enlarge: () => {},  // a column is readable as it stands
+  scroll(right, down) {
+    scrollStack(down);
+    place();
+  },
+  watch() {
+    pane().addEventListener("wheel", (event) => {
+      if (event.ctrlKey) return;
+      if (scrollStack(event.deltaY)) event.preventDefault();
+      place();
+    }, { passive: false });
+  },
+});
+
 const isNarrow = () => stack.width < NARROW;
 
 function rowType(box) {

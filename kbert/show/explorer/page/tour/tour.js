@@ -102,7 +102,7 @@ const startTour = () => showChapter(pageChapters()[0]);
 // Brings into view what the chapter is about.
 function showChosen({ typing }) {
   if (typing && live && phone.matches) return $("sentence").scrollIntoView();
-  if (!state.chosen) return fitAll();
+  if (!state.chosen) return FIGURE.fit();
   bringChosen();
 }
 
