@@ -4,7 +4,7 @@ function edge(from, to, tensor, points) {
   const tip = points.slice(-2);
   const label = from === "Embedding-Token" ? "table" : `output ${tensor}`;
   return s("g.edge", { "data-from": from, "data-to": to },
-    s("path", { d: generic ? curve(points) : rounded(points) }),
+    s("path", { d: FIGURE.path(points) }),
     s("path.tip", { d: arrow(points.slice(-4, -2), tip) }),
     tensor ? s("text.edge-label", { x: tip[0] + 6, y: tip[1] + 26 }, label) : null);
 }
@@ -14,15 +14,6 @@ function arrow([x1, y1], [x2, y2]) {
   const [dx, dy] = [(x2 - x1) / length, (y2 - y1) / length];
   const corner = (side) => `${x2 - dx * 7 - side * dy} ${y2 - dy * 7 + side * dx}`;
   return `M${x2} ${y2}L${corner(3.4)}L${corner(-3.4)}Z`;
-}
-
-// Graphviz' splines, of a model that is drawn as it is; the end is straight.
-function curve(points) {
-  const pairs = [];
-  for (let place = 0; place < points.length; place += 2) {
-    pairs.push(`${points[place]} ${points[place + 1]}`);
-  }
-  return `M${pairs[0]}C${pairs.slice(1, -1).join(" ")}L${pairs.at(-1)}`;
 }
 
 // Straight lines with round corners.

@@ -8,6 +8,8 @@ Object.assign(FIGURE, {
   margin: 10,
   lay: (figure) => figure,
   draw: (box, place) => (blockRange(box) ? blocksBox(box, place) : layerBox(box, place)),
+  path: generic ? curve : rounded,
+  row: (name) => `[data-row="${name}"]`,
   fit: fitFree,
   zoom: zoomFree,
   enlarge,
@@ -21,6 +23,15 @@ Object.assign(FIGURE, {
   },
   keys: { "+": () => zoomFree(1.25), "=": () => zoomFree(1.25), "-": () => zoomFree(0.8), 0: fitFree },
 });
+
+// Graphviz' splines, of a model that is drawn as it is; the end is straight.
+function curve(points) {
+  const pairs = [];
+  for (let place = 0; place < points.length; place += 2) {
+    pairs.push(`${points[place]} ${points[place + 1]}`);
+  }
+  return `M${pairs[0]}C${pairs.slice(1, -1).join(" ")}L${pairs.at(-1)}`;
+}
 
 function layerBox(box, [x, y, width, height]) {
   const { id, name, shape, facts, label, kind, type, fraction, told, layer, isAttention } =

@@ -51,12 +51,11 @@ function bringElement(element, isCentred = false) {
   FIGURE.scroll(shift(box.left, box.right, room.left, room.right), down);
 }
 
-// Brings the chosen row between what lies over the list above and below; in a column, its box.
+// On a phone, brings the chosen row between what lies over the page above and below.
 function bringRow(block = "center") {
   if (!phone.matches) return;
   const name = CSS.escape(boxNow(state.chosen));
-  const row = $("layers").querySelector(`[data-row="${name}"]`);
-  (row || drawing().querySelector(`[data-id="${name}"]`))?.scrollIntoView({ block });
+  document.querySelector(FIGURE.row(name))?.scrollIntoView({ block });
 }
 
 function watchPane() {

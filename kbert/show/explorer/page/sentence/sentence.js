@@ -1,7 +1,6 @@
 // The sentence line under the tokens, and what else a page with a sentence has.
 
 function buildSentence() {
-  document.documentElement.classList.add("watching");
   document.documentElement.classList.toggle("unsized", live.isSized === false);
   pane().append(h("canvas", { id: "heat", "aria-hidden": "true" }));
   document.querySelector(".toolbar").prepend(h("div.strip-legend", { id: "legend" }));

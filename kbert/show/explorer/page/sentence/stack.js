@@ -20,6 +20,8 @@ Object.assign(FIGURE, {
   margin: 0,
   lay: stackFigure,
   draw: rowOfBox,
+  path: rounded,
+  row: (name) => `[data-id="${name}"]`,
   fit: fitStack,
   follow: followFigure,
   enlarge: () => {},  // a column is readable as it stands
