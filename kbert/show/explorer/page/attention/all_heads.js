@@ -1,31 +1,37 @@
 // The heads of all blocks as small maps, to choose from.
 
 const HEAD_PIXELS = 48;  // of a map's side, at most
-const HEAD_MARKS = { next: "→", previous: "←", itself: "•", "[SEP]": "S", "[CLS]": "C" };
-const drawnHeads = { trace: null, shown: 0, pixels: null, grid: null };  // a trace's maps do not change
+const HEAD_MARKS = {
+  next: "→", previous: "←", itself: "•", "[SEP]": "S", "[CLS]": "C", off: "×",
+};
+const MARKS_TOLD = "→ next token · ← previous · • itself · S [SEP] · C [CLS]: gets more than half " +
+  "of the attention, on average (Clark et al. 2019, section 3.1).";
+// A trace's maps do not change: they are drawn once.
+const drawnHeads = { trace: null, block: 0, shown: 0, pixels: null, grid: null };
 
 // Whether a page has a head; the map of some heads lacks the others.
 const hasHead = (probs, head) => !probs.heads || probs.heads.includes(head + 1);
 
-function allHeads(view) {
-  const details = h("details.all-heads", { open: state.allHeads, ontoggle: () => {
-    if (details.open === state.allHeads) return;
-    setAttention({ allHeads: details.open });
+function headChooser(view) {
+  const { allHeads } = state;
+  const toggle = () => {
+    setAttention({ allHeads: !allHeads });
     redrawStage();
-  } }, h("summary", { "data-key": "all-heads" }, "The heads of all blocks"));
-  if (state.allHeads) {
-    details.append(headGrid(view), h("p.dim",
-      "→ next token · ← previous · • itself · S [SEP] · C [CLS]: gets more than half of the attention, on average " +
-      "(Clark et al. 2019, section 3.1)."));
-  }
-  return details;
+  };
+  return h("div.all-heads",
+    button(allHeads ? "The heads of this block alone" : "The heads of all blocks", toggle,
+      { class: "small", "data-key": "all-heads" }),
+    headGrid(view), h("p.dim", MARKS_TOLD));
 }
 
 function headGrid(view) {
   const { trace, block, head } = view;
-  const key = { trace, shown: view.shown.length, pixels: shades.pixels };  // the theme's
+  const { pixels } = shades;  // the theme's
+  const key = { trace, block: state.allHeads ? 0 : block, shown: view.shown.length, pixels };
   if (Object.keys(key).some((name) => drawnHeads[name] !== key[name])) {
-    Object.assign(drawnHeads, key, { grid: drawHeadGrid(view) });
+    const blocks = Array.from({ length: view.config.L }, (_, place) => view.config.L - place);
+    const grid = drawHeadGrid(view, state.allHeads ? blocks : [block]);
+    Object.assign(drawnHeads, key, { grid });
   }
   for (const choice of drawnHeads.grid.querySelectorAll("button")) {
     const chosen = choice.dataset.key === `all-${block}-${head}`;
@@ -35,24 +41,30 @@ function headGrid(view) {
   return drawnHeads.grid;
 }
 
-function drawHeadGrid({ trace, tokens, shown, config }) {
-  const grid = h("div.head-grid", { role: "group", "aria-label": "Heads of all blocks", style: `--heads:${config.A}` });
-  for (let block = config.L; block >= 1; block -= 1) {
+function drawHeadGrid({ trace, tokens, shown, config }, blocks) {
+  const grid = h("div.head-grid", {
+    role: "group", "aria-label": "Heads", style: `--heads:${config.A}`, onkeydown: moveInGrid,
+  });
+  for (const block of blocks) {
     const probs = trace.tensors.get(`Encoder-${block}-MultiHeadSelfAttention/probs`);
     if (!probs) continue;
-    const kinds = headKinds(probs, tokens);
+    const off = headsOff({ trace, block });
     const draw = ({ target }, head) => {
-      if (!hasHead(probs, head)) return h("span", {});
-      const label = `Block ${block}, head ${head + 1}${looksAt(target, tokens)}`;
-      const map = shrinkMap(headMap(probs, head), tokens.length, shown);
-      const mark = target ? h("b", { "aria-hidden": "true" }, HEAD_MARKS[target]) : null;
-      return headButton(block, head, label, { "data-key": `all-${block}-${head}` }, map, mark);
+      if (!hasHead(probs, head)) return h("span");
+      const mark = off.has(head + 1) ? "off" : target;
+      const told = mark === "off" ? ", switched off" : looksAt(target, tokens);
+      return h("button", {
+        type: "button", "aria-label": `Block ${block}, head ${head + 1}${told}`,
+        "data-key": `all-${block}-${head}`, onclick: () => goToHead(block, head),
+      }, heatCanvas(...shrinkMap(headMap(probs, head), tokens.length, shown), "weights", 1),
+      mark && h("b", { "aria-hidden": "true" }, HEAD_MARKS[mark]));
     };
-    grid.append(h("span.dim", block), ...kinds.map(draw));
+    grid.append(h("span.dim", block), ...headKinds(probs, tokens).map(draw));
   }
-  grid.addEventListener("keydown", moveInGrid);
   return grid;
 }
+
+const looksAt = (target, tokens) => (target ? `, looks at ${targetText(target, tokens)}` : "");
 
 // The part of a map that is shown, in few pixels: each is the largest weight of its place.
 function shrinkMap(map, size, shown) {

@@ -42,8 +42,7 @@ function drawAttention(scene) {
     formula: "Attention(Q, K, V) = softmax(frac{Q K^T}{sqrt{d}}) V",
     source: `Vaswani et al. 2017, section 3.2, equation 1; d = H ÷ A = ${view.width}`,
     sees: seeAttention(view),
-    body: [state.allHeads ? null : headChooser(view), allHeads(view), attentionLines(view),
-      ...attentionBody(view)],
+    body: [headChooser(view), attentionLines(view), ...attentionBody(view)],
     table: () => attentionTable(view),
   };
 }
@@ -84,23 +83,6 @@ function seeAttention({ tokens, token, probs, head, kinds, shown, isOff, isBlock
     isBlockOff ? "This block’s attention is switched off." : "",
   ].join(" ");
 }
-
-function headChooser({ parts, kinds, head, tokens, block, headsOff: off }) {
-  return h("div.head-choices", { role: "group", "aria-label": "Heads of this block" },
-    kinds.map(({ target }, n) => {
-      if (!hasHead(parts.probs, n)) return null;
-      const isOff = off.has(n + 1);
-      return headButton(block, n, `Head ${n + 1}${looksAt(target, tokens)}${isOff ? ", switched off" : ""}`, {
-        class: "head-choice", "data-key": `head-${n + 1}`, "aria-pressed": String(n === head),
-      }, [headMap(parts.probs, n), tokens.length], h("b", n + 1), isOff ? " off" : ` ${HEAD_MARKS[target] || ""}`);
-    }));
-}
-
-const looksAt = (target, tokens) => (target ? `, looks at ${targetText(target, tokens)}` : "");
-
-const headButton = (block, head, label, attributes, [map, side], ...children) => h("button", {
-  type: "button", "aria-label": label, onclick: () => goToHead(block, head), ...attributes,
-}, heatCanvas(map, side, "weights", 1), ...children);
 
 function attentionBody(view) {
   const { parts, tokens, shown, token } = view;

@@ -81,13 +81,9 @@ function numbersTable(makeTable) {
   return details;
 }
 
-function stageTable({ columns, rows }) {
-  const cells = ([name, ...values]) =>
-    [h("th", { scope: "row" }, name), ...values.map((value) => h("td", value))];
+function stageTable({ columns: [, ...columns], rows }) {
   return h("div.stage-rows", { tabindex: 0, role: "region", "aria-label": "Numbers" },
-    h("table.stage-table",
-      h("thead", h("tr", columns.map((column) => h("th", { scope: "col" }, column)))),
-      h("tbody", rows.map((row) => h("tr", cells(row))))));
+    tableOf({ class: "stage-table" }, columns, rows));
 }
 
 const stageCard = (title, ...children) =>
