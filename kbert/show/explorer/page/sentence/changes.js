@@ -2,8 +2,9 @@
 
 const COLDEST = 0.1;
 const HOTTEST = 10;
-// A switch has a name: head-2.3 (block, head), attention-4, positions, or a residual's layer.
-const SWITCH = /^(?:head|attention)-(\d+)(?:\.(\d+))?$/;
+// A switch has the name of what it switches off: a head, an attention, a residual, the positions.
+const SWITCH =
+  /^(?:Embedding-Position|Encoder-(\d+)-(?:\w+-Add|MultiHeadSelfAttention(?:\/head-(\d+))?))$/;
 
 function readTemperature(text) {
   const temperature = Number(text);
@@ -12,41 +13,36 @@ function readTemperature(text) {
 
 // The names in a text of the switches that the page's model has.
 function readOff(text) {
-  const isUpTo = (number, most) => number >= 1 && number <= most;
-  return [...new Set(text.split(","))].filter((name) => {
-    if (/-0/.test(name)) return false;  // no number begins with it
-    const [found, block, head] = SWITCH.exec(name) || [];
-    if (!found) return name === "positions" || /-Add$/.test(name) && Boolean(layerOf(name, DATA.values));
-    const fits = name.startsWith("head") ? isUpTo(head, DATA.values.A) : !head;
-    return fits && isUpTo(block, DATA.values.L);
-  });
+  const isKnownSwitch = (name) => SWITCH.test(name) && Boolean(layerOf(name, DATA.values)) &&
+    !/-0/.test(name);  // no number begins with it
+  return [...new Set(text.split(","))].filter(isKnownSwitch);
 }
 
 // What is off, as a request says it: live/client.js.
 function requestOff(names) {
-  const placesOf = (kind) => names.filter((name) => name.startsWith(kind))
-    .map((name) => SWITCH.exec(name).slice(1).map(Number));
-  return {
-    heads: placesOf("head-"), attention: placesOf("attention-").map(([block]) => block),
-    residuals: names.filter((name) => name.endsWith("-Add")), positions: names.includes("positions"),
-  };
+  const off = { heads: [], attention: [], residuals: [], positions: false };
+  for (const name of names) {
+    const [, block, head] = SWITCH.exec(name);
+    if (!block) off.positions = true;
+    else if (name.endsWith("-Add")) off.residuals.push(name);
+    else if (head) off.heads.push([Number(block), Number(head)]);
+    else off.attention.push(Number(block));
+  }
+  return off;
 }
 
+// The switch of a box; that of an attention's parts is the attention's.
 function switchOf(id) {
-  const part = /^Encoder-(\d+)-MultiHeadSelfAttention(?:\/head-(\d+)|\/[a-z_]+)?$/;
-  const [, block, head] = part.exec(id) || [];
-  if (block) return head ? `head-${block}.${head}` : `attention-${block}`;
-  if (/^Encoder-\d+-\w+-Add$/.test(id)) return id;
-  return id === "Embedding-Position" ? "positions" : null;
+  const name = id.replace(/\/(?!head-)[a-z_]+$/, "");
+  return SWITCH.test(name) ? name : null;
 }
 
 function labelOff(name) {
-  const [, block, head] = SWITCH.exec(name) || [];
+  const [, block, head] = SWITCH.exec(name);
+  if (!block) return "positions";
   if (head) return `head ${head} of block ${block}`;
-  if (block) return `attention of block ${block}`;
-  if (name === "positions") return name;
-  const [, number, layer] = /^Encoder-(\d+)-(\w+)-Add$/.exec(name);
-  return `${layer === "FeedForward" ? "feed-forward" : "attention"} residual of block ${number}`;
+  const what = name.includes("FeedForward") ? "feed-forward" : "attention";
+  return `${what}${name.endsWith("-Add") ? " residual" : ""} of block ${block}`;
 }
 
 const isSwitchedOff = (name) => state.off.includes(name);
@@ -55,7 +51,7 @@ const isSwitchedOff = (name) => state.off.includes(name);
 function isOff(id) {
   const name = switchOf(id);
   if (!name || !sentenceShown()) return false;
-  return isSwitchedOff(name) || isSwitchedOff(name.replace(/^head-(\d+)\.\d+$/, "attention-$1"));
+  return isSwitchedOff(name) || isSwitchedOff(name.replace(/\/head-\d+$/, ""));
 }
 
 function toggleOff(name) {
@@ -92,8 +88,8 @@ function drawSwitches() {
   if (!name) return;
   const text = `Switch ${isSwitchedOff(name) ? "on" : "off"}: ${labelOff(name)}`;
   host.append(switchButton(name, text, { "aria-pressed": null }));
-  const [, block] = SWITCH.exec(name) || [];
-  if (block) host.append(temperatureField(), headSwitches(block));
+  const [attention] = /^Encoder-\d+-MultiHeadSelfAttention(?!-)/.exec(name) || [];
+  if (attention) host.append(temperatureField(), headSwitches(attention));
   if (focused) host.querySelector(`[data-switch="${focused}"]`)?.focus();
 }
 
@@ -101,11 +97,13 @@ const switchButton = (name, text, attributes) => button(text, () => toggleOff(na
   class: "small", "data-switch": name, "aria-pressed": String(!isSwitchedOff(name)), ...attributes,
 });
 
-function headSwitches(block) {
+function headSwitches(attention) {
   return h("div.head-switches", { role: "group", "aria-label": "Heads that are on" },
     h("span.dim", "Heads on"),
-    Array.from({ length: current().A }, (_, n) => switchButton(`head-${block}.${n + 1}`, n + 1,
-      { "aria-label": `Head ${n + 1} of block ${block}` })));
+    Array.from({ length: current().A }, (_, n) => {
+      const name = `${attention}/head-${n + 1}`;
+      return switchButton(name, n + 1, { "aria-label": labelOff(name) });
+    }));
 }
 
 function temperatureField() {
