@@ -119,9 +119,10 @@ def test_heads_of_all_blocks_are_chosen_by_mouse_and_keys(open_view, file, found
     for key in ("ArrowDown", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     check_hash(page, f"{LAYER.format(2)}/head-3&heads=all")
-    page.locator(".all-heads summary").click()
-    page.wait_for_selector(".head-choices")
-    assert page.locator(".head-grid").count() == 0
+    page.locator("[data-key=all-heads]").click()
+    page.wait_for_function("document.querySelectorAll('.head-grid button').length === 4")
+    chosen = page.locator(".head-grid [aria-pressed=true]")
+    assert chosen.get_attribute("aria-label").startswith("Block 2, head 3")
 
 
 def check_hash(page, text: str) -> None:

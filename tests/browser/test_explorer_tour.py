@@ -162,7 +162,10 @@ def test_a_chapter_of_another_kind_of_page_is_not_shown(open_page, still):
 
 def test_each_chapter_begins_with_the_whole_model(open_page, live):
     """What one chapter switches off or freezes stays on reload, and is gone in the next one."""
-    page = open_page(live, "#&chapter=heads&off=head-1.1&temperature=2&frozen=A%20dog")
+    page = open_page(
+        live,
+        "#&chapter=heads&off=Encoder-1-MultiHeadSelfAttention/head-1&temperature=2&frozen=A%20dog",
+    )
     page.locator("#tokens [data-token]").first.wait_for()
     page.reload()
     page.locator("#changed").wait_for()

@@ -108,8 +108,10 @@ def test_numbers_that_are_none_of_an_address_are_left_out(open_sentence, part):
 
 
 def test_what_is_off_is_named_once(open_sentence):
-    off = "head-1.2,head-1.2,head-01.1,Encoder-01-FeedForward-Add,Encoder-1-FeedForward-Add"
-    page = open_sentence(f"#&off={off}")
+    attention = "Encoder-1-MultiHeadSelfAttention"
+    off = [f"{attention}/head-2", f"{attention}/head-2", f"{attention}/head-01", "Encoder-1-"]
+    off += ["Encoder-01-FeedForward-Add", "Encoder-1-FeedForward-Add", "Encoder-9-FeedForward-Add"]
+    page = open_sentence(f"#&off={','.join(off)}")
     asked = runs(page)[-1]["off"]
     assert (asked["heads"], asked["residuals"]) == ([[1, 2]], ["Encoder-1-FeedForward-Add"])
 
@@ -316,7 +318,7 @@ def test_recordings_are_chosen_and_nothing_is_typed(open_page, tmp_path):
 )
 def test_page_with_a_sentence_is_accessible(open_sentence, find_violations, width, height, scheme):
     page = open_sentence(
-        "#Encoder-1-MultiHeadSelfAttention/heads&off=head-1.1&token=2",
+        "#Encoder-1-MultiHeadSelfAttention/heads&off=Encoder-1-MultiHeadSelfAttention/head-1&token=2",
         width=width,
         height=height,
         scheme=scheme,

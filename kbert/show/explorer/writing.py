@@ -50,16 +50,23 @@ def _read_code(*names: str) -> str:
 
 
 def drop_comments(code: str) -> str:
-    """Return JavaScript or CSS without the lines that hold only a comment, // … or /* … */.
+    """Return JavaScript or CSS without comments: lines of their own, // … or /* … */, and "  // …".
 
     Lines of a template literal stay: backticks that open one have no partner in their line.
     """
     lines, is_literal = [], False
     for line in code.split("\n"):
         if is_literal or not _COMMENT.fullmatch(line):
-            lines.append(line)
+            lines.append(line if is_literal else _drop_ending(line))
             is_literal ^= line.count("`") % 2 == 1
     return "\n".join(lines)
+
+
+def _drop_ending(line: str) -> str:
+    """Return a line without the comment at its end, which two blanks divide from the code."""
+    code, mark, comment = line.partition("  // ")
+    is_within_text = any(code.count(quote) % 2 for quote in "\"'`") or "`" in comment
+    return line if not mark or is_within_text else code.rstrip()
 
 
 def _write_weights(weights: bytes) -> str:
