@@ -32,7 +32,7 @@ function requestOff(names) {
 }
 
 // The switch of a box; that of an attention's parts is the attention's.
-function switchOf(id) {
+function switchOf(id = "") {
   const name = id.replace(/\/(?!head-)[a-z_]+$/, "");
   return SWITCH.test(name) ? name : null;
 }
