@@ -210,7 +210,7 @@ def test_token_is_lit_kept_and_swapped_by_keys_and_by_hand(open_sentence):
 
 def test_what_is_off_reaches_the_model_and_can_be_reset(open_sentence):
     page = open_sentence("#Encoder-2-MultiHeadSelfAttention/heads")
-    page.get_by_role("button", name="Head 2 of block 2", exact=True).first.click()
+    page.get_by_role("button", name="head 2 of block 2", exact=True).first.click()
     page.get_by_label("Temperature of the attention").fill("0.3")
     page.evaluate("location.hash.length")
     for name, switch in {

@@ -197,7 +197,7 @@ def test_every_layer_has_a_title_and_a_sentence_and_fits(open_stage, find_violat
 
 def test_head_and_block_are_chosen_in_the_figure_and_the_address(open_stage):
     page = open_stage(f"{BLOCK}MultiHeadSelfAttention")
-    page.locator("[data-key='head-4']").click()
+    page.locator("[data-key='all-2-3']").click()
     assert "Head 4 of 4" in page.locator("#stage h2").inner_text()
     assert "Encoder-2-MultiHeadSelfAttention%2Fhead-4" in page.url
     page.locator("#text").press("ArrowUp")

@@ -68,7 +68,7 @@ def test_page_and_traces_are_served(server):
     with urllib.request.urlopen(server.url) as answer:
         page = answer.read().decode()
         assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'"
-    assert '"place":"served"' in page and "openServed" in page
+    assert '"place":"served"' in page and "PLACES.served =" in page
     request = {"text": "the dog", "off": {"heads": [[2, 3]]}, "temperature": 2}
     status, content = ask(server, body=json.dumps(request), Content_Type="application/json")
     header, kept = trace_of(content)
