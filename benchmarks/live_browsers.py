@@ -97,12 +97,12 @@ def write_measured_page(html: str, path: Path) -> Path:
     script = _SCRIPT.read_text(encoding="utf-8")
     if _END in html:
         start, end = html.rsplit(_END, 1)
-        find = "const findTrace = () => running.trace;"
-        html = f"{start}\n{{\n{find}\n{script}}}{_END}{end}"  # a block: names of its own
+        holder = 'const [holder, key] = [running, "trace"];'
+        html = f"{start}\n{{\n{holder}\n{script}}}{_END}{end}"  # a block: names of its own
     else:  # the prototype keeps its newest result in LAST
         start, end = html.rsplit("</body>", 1)
-        find = "const findTrace = () => self.LAST ?? null;"
-        html = f"{start}<script>(() => {{\n{find}\n{script}}})();</script></body>{end}"
+        holder = 'const [holder, key] = [self, "LAST"];'
+        html = f"{start}<script>(() => {{\n{holder}\n{script}}})();</script></body>{end}"
     path.write_text(html, encoding="utf-8")
     return path
 

@@ -1,26 +1,34 @@
 // What benchmarks/live_browsers.py adds to a page's scripts: it measures from inside of them.
-// `findTrace` comes before it; of kbert's page it uses `go`, `showStage` and `$`.
+// `holder` comes before it: the object whose `key` is the newest trace. Of kbert's page it uses
+// `go`, `showStage` and `$`.
 
 const inputOf = () => document.getElementById("text");
 
-// Calls `done` with the time after the first frame that has another trace than `before`.
-function awaitPicture(before, done) {
-  const channel = new MessageChannel();
-  channel.port1.onmessage = () => done(performance.now());
-  const look = () => {
-    if (findTrace() === before) requestAnimationFrame(look);
-    else channel.port2.postMessage(0);  // it arrives when this frame is drawn
-  };
-  requestAnimationFrame(look);
-}
+let newest = holder[key];
+const waiting = [];
+
+// A trace is drawn in the task that keeps it, thus in the next frame. Nothing asks for frames
+// before that: a page that draws all the time answers a key a frame later.
+Object.defineProperty(holder, key, {
+  get: () => newest,
+  set(trace) {
+    newest = trace;
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => waiting.splice(0).forEach((done) => done(performance.now()));
+    requestAnimationFrame(() => channel.port2.postMessage(0));  // it arrives when this is drawn
+  },
+});
+
+// The time when the next trace is on the screen.
+const nextPicture = () => new Promise((done) => waiting.push(done));
 
 self.bench = {
-  firstResult: new Promise((resolve) => awaitPicture(findTrace(), resolve)),
+  firstResult: nextPicture(),
 
   firstPaint: () => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null,
 
   setText(text) {
-    const picture = new Promise((resolve) => awaitPicture(findTrace(), resolve));
+    const picture = nextPicture();
     inputOf().focus();
     inputOf().value = text;
     inputOf().dispatchEvent(new Event("input", { bubbles: true }));
@@ -29,12 +37,12 @@ self.bench = {
 
   // Before a key is pressed; `bench.keystroke` is then a promise of what it took.
   watchKey() {
-    const before = findTrace();
     this.keystroke = new Promise((resolve) => {
-      addEventListener("keydown", ({ timeStamp }) => awaitPicture(before, (time) => {
-        const { tokens, milliseconds, ms } = findTrace();
-        resolve({ picture: time - timeStamp, model: milliseconds ?? ms, tokens: tokens.length });
-      }), { capture: true, once: true });
+      addEventListener("keydown", async ({ timeStamp }) => {
+        const picture = (await nextPicture()) - timeStamp;
+        const { tokens, milliseconds, ms } = newest;
+        resolve({ picture, model: milliseconds ?? ms, tokens: tokens.length });
+      }, { capture: true, once: true });
     });
   },
 

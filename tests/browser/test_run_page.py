@@ -30,11 +30,12 @@ def test_page_loads_itself_again_and_its_reader_stays(open_page, run):
     page.get_by_text("All settings").click()
     page.evaluate("scrollTo(0, 700)")
     write(run, 60)
+    # it loads itself each second, and an `evaluate` that meets that moment fails: these wait
     page.wait_for_function("document.querySelector('progress').value === 60")
-    assert page.evaluate("scrollY") == 700
-    opened = page.locator("details[open]").evaluate_all("all => all.map((one) => one.dataset.name)")
-    assert opened == ["examples", "All settings"]
-    assert page.evaluate("document.activeElement.textContent") == "All settings"
+    page.wait_for_function("scrollY === 700")
+    opened = "[...document.querySelectorAll('details[open]')].map((one) => one.dataset.name).join()"
+    page.wait_for_function(f"{opened} === 'examples,All settings'")
+    page.wait_for_function("document.activeElement.textContent === 'All settings'")
 
 
 def test_page_waits_while_it_is_paused_or_text_is_selected(open_page, run):

@@ -37,7 +37,7 @@ def list_styles(live: dict[str, Any] | None) -> list[str]:
     """Return the styles of a page with this DATA.live; None: it has no sentence."""
     styles = [*_STYLES]
     if live is None:
-        styles += ["free.css", "list.css"]  # with a sentence the figure is one column instead
+        styles += ["zoomed.css", "list.css"]  # with a sentence the figure is one column instead
     else:
         styles += [*_SENTENCE_STYLES, *_list_attribution(live, "css")]
         if not live.get("isSized", True):  # attention maps of a model that is not known
@@ -50,7 +50,7 @@ def list_scripts(data: dict[str, Any]) -> list[str]:
     live = data.get("live")
     scripts = [*_FRAME, *_list_tour(data)]
     if live is None:
-        scripts += ["free.js", "list.js"]
+        scripts += ["zoomed.js", "list.js"]
     else:
         scripts += [*_list_attribution(live, "js"), *_SENTENCE]
         scripts += [f"sentence/answers/{output}.js" for output in live["outputs"]]

@@ -29,9 +29,9 @@ function make(create, selector, parts) {
 
 // A table with titles of columns, if there are any; a row is its title and its cells.
 function tableOf(attributes, titles, rows) {
-  const head = titles.map((title) => h("th", { scope: "col" }, title));
+  const head = titles.map((title) => (title ? h("th", { scope: "col" }, title) : h("td")));
   return h("table", attributes,
-    titles.length ? h("thead", h("tr", h("td"), head)) : null,
+    titles.length ? h("thead", h("tr", head)) : null,
     h("tbody", rows.map(([title, ...cells]) => h("tr",
       h("th", { scope: "row" }, title),
       cells.map((cell) => (cell.nodeType ? cell : h("td", cell)))))));

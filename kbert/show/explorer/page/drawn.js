@@ -3,7 +3,7 @@
 const ENCODER = "encoder";
 const MOST_MARKS = 128;  // of blocks or heads in a box; of more, a mark stands for several
 
-// How the figure is laid out, its boxes are drawn, and it is fitted into its pane: free.js says it
+// How the figure is laid out, its boxes are drawn, and it is fitted into its pane: zoomed.js says it
 // for a page without a sentence, sentence/stack.js for one with a sentence.
 const FIGURE = {};
 

@@ -184,7 +184,7 @@ function encoderPanel() {
     heading("encoder", state.open ? `Encoder ${state.open} of ${L}` : "Encoder",
       L === 1 ? "1 block" : `${grouped(L)} blocks, alike but for their weights`),
     h("p", DATA.notes.encoder.does),
-    tableOf({ class: "sums" }, ["a block", "all", "of the whole"], lines),
+    tableOf({ class: "sums" }, ["", "a block", "all", "of the whole"], lines),
     section("Open a block", h("form.chips", { onsubmit: open }, number,
       h("button", { type: "submit" }, "Open"),
       state.open ? button("Close", () => act("close")) : null)),

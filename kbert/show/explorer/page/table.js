@@ -17,6 +17,6 @@ function drawTable() {
   ]);
   const left = `The first ${MOST_ROWS} of ${grouped(rows.length)} layers; the CSV has all.`;
   $("rows").replaceChildren(
-    tableOf({ class: "layers" }, TABLE_COLUMNS.slice(0, 2 + COSTS.length), lines),
+    tableOf({ class: "layers" }, ["Layer", ...TABLE_COLUMNS.slice(0, 2 + COSTS.length)], lines),
     rows.length > MOST_ROWS ? h("p", left) : "");
 }

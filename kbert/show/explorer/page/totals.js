@@ -31,5 +31,5 @@ function sumsTable() {
     const ratio = share(values[1], values[0]).toPrecision(3);
     return [title.split(",")[0], ...cells, h("td.dim", `× ${ratio}`)];
   });
-  return tableOf({ class: "sums", "aria-label": "Sums" }, two ? [...titles, "B / A"] : [], rows);
+  return tableOf({ class: "sums", "aria-label": "Sums" }, two ? ["", ...titles, "B / A"] : [], rows);
 }

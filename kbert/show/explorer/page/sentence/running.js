@@ -45,7 +45,7 @@ async function runNewest() {
     running.wanted = null;
     let trace = null;
     try {
-      await runFrozen();
+      if (running.frozen || state.frozen !== null) await runFrozen();
       trace = await running.model.run(request);
     } catch (error) {
       tellSentence(`This sentence could not be computed: ${error.message}`);
@@ -67,20 +67,29 @@ async function runFrozen() {
 
 function showTrace(trace) {
   const { frozen } = running;
+  const isFirst = !running.trace;
   running.trace = trace;
   if (frozen) frozen.matched = matchTokens(trace.tokens, frozen.trace.tokens);
   if (state.token >= trace.tokens.length) state.token = -1;
   showParts(true);
+  if (isFirst) showAddressed();
 }
 
+// The first tokens took room of the figure's pane: what the address chose is brought there again.
+function showAddressed() {
+  if (view.fitted) FIGURE.fit();
+  if (state.chosen) bringChosen();
+}
+
+// The strips come first: they ask for the layout, which stands as long as nothing was changed.
 function showParts(moves) {
-  tellSentence(describeRun(running.trace));
   heat.columns = placeColumns(running.trace.tokens, stack.wide);
+  paintStrips(moves);
   drawTokens();
   drawOutputs();
   drawLegend();
   showStage();
-  paintStrips(moves);
+  tellSentence(describeRun(running.trace));
 }
 
 function describeRun({ tokens, truncated, milliseconds }) {

@@ -117,10 +117,11 @@ function toggleFrozen() {
   announce(frozen ? "This sentence is frozen: type another" : "Nothing is frozen");
 }
 
+// The model begins, in its worker, before anything is drawn.
 function sentenceChanged() {
+  runSentence();
   drawSentence();
   keepSentenceInUrl();
-  runSentence();
 }
 
 let urlTimer = 0;

@@ -81,7 +81,7 @@ function numbersTable(makeTable) {
   return details;
 }
 
-function stageTable({ columns: [, ...columns], rows }) {
+function stageTable({ columns, rows }) {
   return h("div.stage-rows", { tabindex: 0, role: "region", "aria-label": "Numbers" },
     tableOf({ class: "stage-table" }, columns, rows));
 }

@@ -10,18 +10,18 @@ Object.assign(FIGURE, {
   draw: (box, place) => (blockRange(box) ? blocksBox(box, place) : layerBox(box, place)),
   path: generic ? curve : rounded,
   row: (name) => `[data-row="${name}"]`,
-  fit: fitFree,
-  zoom: zoomFree,
+  fit: fitWhole,
+  zoom: zoomBy,
   enlarge,
   scroll: (right, down) => pane().scrollBy(right, down),
   follow() {
     $("zoom-level").textContent = `${Math.round(view.scale * 100)} %`;
   },
   watch() {
-    const clicks = { "zoom-in": () => zoomFree(1.25), "zoom-out": () => zoomFree(0.8), fit: fitFree };
+    const clicks = { "zoom-in": () => zoomBy(1.25), "zoom-out": () => zoomBy(0.8), fit: fitWhole };
     for (const [id, onclick] of Object.entries(clicks)) Object.assign($(id), { onclick });
   },
-  keys: { "+": () => zoomFree(1.25), "=": () => zoomFree(1.25), "-": () => zoomFree(0.8), 0: fitFree },
+  keys: { "+": () => zoomBy(1.25), "=": () => zoomBy(1.25), "-": () => zoomBy(0.8), 0: fitWhole },
 });
 
 // Graphviz' splines, of a model that is drawn as it is; the end is straight.
@@ -105,7 +105,7 @@ function headMarks({ id }, width) {
 }
 
 // All of it, as large as there is room, and no larger than 1.8 times.
-function fitFree() {
+function fitWhole() {
   const { width, height } = size();
   const room = pane();
   room.style.height = "";
@@ -121,11 +121,11 @@ function enlarge(element) {
   const { width, height } = element.getBoundingClientRect();
   const wide = (room.width - 24) / (width / view.scale);
   const high = (room.height - 24) / (height / view.scale);
-  zoomFree(Math.min(wide, 1.15, Math.max(high, 0.72)) / view.scale);
+  zoomBy(Math.min(wide, 1.15, Math.max(high, 0.72)) / view.scale);
 }
 
 // What is in the middle of the pane stays there.
-function zoomFree(factor) {
+function zoomBy(factor) {
   const room = pane();
   const x = (room.scrollLeft + room.clientWidth / 2) / room.scrollWidth;
   const y = (room.scrollTop + room.clientHeight / 2) / room.scrollHeight;
