@@ -251,3 +251,23 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
         details.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert find_violations(page) == []
+
+
+def test_a_recorded_sentence_cannot_be_changed(open_view, file):
+    """Neither by a key or a drag nor by an address."""
+    page = open_view(file)
+    before = page.locator("[data-token]").all_inner_texts()
+    page.locator("[data-token='1']").focus()
+    page.keyboard.press("Alt+ArrowRight")
+    words = [page.locator(f"[data-token='{place}']") for place in (1, 3)]
+    words[0].drag_to(words[1])
+    page.wait_for_timeout(500)
+    assert page.locator("[data-token]").all_inner_texts() == before
+    page.reload()
+    page.wait_for_selector("[data-token]")
+    assert page.locator("[data-token]").all_inner_texts() == before
+
+    changed = "off=Embedding-Position&temperature=2&frozen=zebra"
+    page = open_view(file, f"#{LAYER.format(1)}&text=zebra&{changed}")
+    assert page.locator("[data-token]").all_inner_texts() == before
+    assert page.locator("#changed").is_hidden() and page.locator("#frozen-line").is_hidden()

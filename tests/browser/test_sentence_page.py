@@ -361,3 +361,54 @@ def test_a_regression_shows_its_number_as_kbert_does(open_page, tmp_path):
         texts = [row.locator("span").all_inner_texts() for row in rows.all()]
         found = {label: float(value.replace("\u2212", "-")) for label, value in texts}
         assert found == pytest.approx(expected, abs=2e-4) and len(found) == 5
+
+
+def test_a_tab_in_a_text_is_a_blank(open_sentence):
+    page = open_sentence()
+    page.locator("#text").fill("not\tone animal")
+    settle(page)
+    assert tokens(page) == ["[CLS]", "not", "one", "animal", "[SEP]"]
+    assert page.locator("#pair-line").is_hidden()
+    page.locator("[data-token='2']").click()
+    page.get_by_role("button", name="Hide it: [MASK]").click()
+    settle(page)
+    assert tokens(page)[2] == "[MASK]"
+
+
+@pytest.mark.parametrize("head", ["pretraining", "qa"])
+def test_a_model_with_one_segment_begins_with_one_text(open_page, tmp_path, head):
+    config = kbert.BertConfig(**SIZES | {"type_vocab_size": 1})
+    page = open_page(write_live_page(tmp_path / "page.html", config, head))
+    page.wait_for_selector("[data-token]")
+    assert tokens(page).count("[SEP]") == 1
+    assert page.locator("#add-pair").is_hidden() and page.locator("#pair-line").is_hidden()
+
+
+def test_what_is_shown_is_frozen(open_page, path):
+    """The model that is made up for the tests refuses a text with 'refused' in it."""
+    page = open_page(path, "#&text=the%20cat&frozen=refused")
+    page.wait_for_selector("[data-token]")
+    assert tokens(page) == ["[CLS]", "the", "cat", "[SEP]"]
+    assert page.locator("#frozen-line").is_hidden()
+    page.locator("#text").fill("a refused text")
+    settle(page)
+    page.locator("#freeze").click()
+    page.locator("#text").fill("the dog")
+    settle(page)
+    assert tokens(page) == ["[CLS]", "the", "dog", "[SEP]"]
+    assert "the cat" in page.locator("#frozen-line").inner_text()
+
+
+def test_an_open_block_of_an_address_is_in_sight(open_sentence):
+    page = open_sentence("#&open=1", height=700)
+    block = page.locator("#drawing .f-block").first.bounding_box()
+    pane = page.locator("#figure").bounding_box()
+    assert block["y"] >= pane["y"] - 1
+    assert block["y"] < pane["y"] + pane["height"] / 2
+
+
+def test_a_phone_shows_the_sentence_of_a_chapter_that_asks_to_type(open_sentence):
+    page = open_sentence("#Input-Token&chapter=words", width=390, height=844)
+    settle(page)
+    field = page.locator("#text").bounding_box()
+    assert 0 <= field["y"] < 600

@@ -1,5 +1,5 @@
 // A model of random numbers that depend on the token, its position and the layer: wordpieces of nine
-// letters, all of the contract's tensors, ten candidates for each mask. `made` has its requests.
+// letters, all of the contract's tensors, ten candidates for each mask. It refuses "refused". `made` has its requests.
 async function openModel(live) {
   globalThis.made = { runs: [] };
   const { L, H, A, F } = live.config;
@@ -84,6 +84,7 @@ async function openModel(live) {
     canType: live.place !== "recorded",
     run: async (request) => {
       made.runs.push(request);
+      if (request.text.includes("refused")) throw new Error("the text is refused");
       await new Promise((resolve) => setTimeout(resolve));
       return run(request);
     },

@@ -223,9 +223,8 @@ function follow() {
   }
   render("url");
   if (live) followSentence();
-  if (!state.chosen) return;
-  if (!state.chapter && !besideStage()) openSheet("panel", false);
-  bringChosen();
+  if (state.chosen && !state.chapter && !besideStage()) openSheet("panel", false);
+  showChosen();
 }
 
 if (generic) {
@@ -246,6 +245,6 @@ watchScale();
 watchGuide();
 follow();
 if (view.fitted) FIGURE.fit();
-if (state.chosen) bringRow();
+showChosen();
 if (live) startModel();
 document.fonts.ready.then(() => narrow(drawing()));  // the page's own font comes late

@@ -54,8 +54,8 @@ function bringElement(element, isCentred = false) {
 // On a phone, brings the chosen row between what lies over the page above and below.
 function bringRow(block = "center") {
   if (!phone.matches) return;
-  const name = CSS.escape(boxNow(state.chosen));
-  document.querySelector(FIGURE.row(name))?.scrollIntoView({ block });
+  const row = state.chosen ? FIGURE.row(CSS.escape(boxNow(state.chosen))) : ".f-block";
+  document.querySelector(row)?.scrollIntoView({ block });
 }
 
 function watchPane() {

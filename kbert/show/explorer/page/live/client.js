@@ -20,11 +20,5 @@ const PLACES = {};
 
 async function openModel(live) {
   const { run, ...facts } = await PLACES[live.place](live);
-  return { ...facts, run: async (request) => run(splitRequest(request)) };
-}
-
-// In an example, a tab is between the two texts of a pair.
-function splitRequest(request) {
-  const [text, ...rest] = request.text.split("\t");
-  return !rest.length || request.pair ? request : { ...request, text, pair: rest.join(" ") };
+  return { ...facts, run: async (request) => run(request) };
 }

@@ -21,8 +21,10 @@ function exampleSentences() {
     return { text, pair };
   });
   return [...recorded.map(({ request }) => request), ...typed]
-    .map(({ text, pair }) => ({ text, pair: pair ?? null }));
+    .map(({ text, pair }) => ({ text, pair: takesPair() ? pair ?? null : null }));
 }
+
+const takesPair = () => (live.config.G || 2) > 1;
 
 // How the parts of the state stand in the address: their names there, how they are read and written.
 // Of a text that there may not be, the name stands alone if there is none.
@@ -57,6 +59,17 @@ function readSentence(view) {
     if (view[name] !== undefined) state[key] = read(view[name]);
     else if (optional && Object.hasOwn(view, name)) state[key] = null;
   }
+  if (live.place === "recorded") keepToRecordings();
+}
+
+// A page with recordings alone has no other sentences, and nothing of the model is off in it.
+function keepToRecordings() {
+  const sentences = exampleSentences();
+  const isRecorded = (asked, askedPair) =>
+    sentences.some(({ text, pair }) => text === asked && pair === askedPair);
+  Object.assign(state, { off: [], temperature: 1 });
+  if (!isRecorded(state.text, state.pair)) Object.assign(state, sentences[0]);
+  if (!isRecorded(state.frozen, state.frozenPair)) Object.assign(state, { frozen: null, frozenPair: null });
 }
 
 function decodeText(text) {

@@ -61,7 +61,14 @@ async function runFrozen() {
   const key = JSON.stringify(request);
   if (state.frozen === null) running.frozen = null;
   else if (running.frozen?.key !== key) {
-    running.frozen = { key, trace: await running.model.run(request) };
+    try {
+      running.frozen = { key, trace: await running.model.run(request) };
+    } catch (error) {  // an address may freeze a text that the model refuses
+      Object.assign(state, { frozen: null, frozenPair: null });
+      running.frozen = null;
+      drawSentence();
+      announce(`Nothing is frozen: ${error.message}`);
+    }
   }
 }
 
@@ -75,10 +82,12 @@ function showTrace(trace) {
   if (isFirst) showAddressed();
 }
 
-// The first tokens took room of the figure's pane: what the address chose is brought there again.
+// The first tokens took room of the figure's pane: what the address names is brought there again.
+// On a phone the page scrolls instead, and its reader may be elsewhere by now.
 function showAddressed() {
+  if (phone.matches) return;
   if (view.fitted) FIGURE.fit();
-  if (state.chosen) bringChosen();
+  showChosen();
 }
 
 // The strips come first: they ask for the layout, which stands as long as nothing was changed.

@@ -76,8 +76,7 @@ function drawSentence() {
     if ($(id).value !== (state[id] ?? "")) $(id).value = state[id] ?? "";
   }
   $("pair-line").hidden = state.pair === null;
-  const takesPair = running.model?.canType && (live.config.G || 2) > 1;
-  $("add-pair").hidden = state.pair !== null || !takesPair;
+  $("add-pair").hidden = state.pair !== null || !running.model?.canType || !takesPair();
   const frozen = state.frozen !== null;
   const texts = [state.frozen, state.frozenPair].filter((text) => text !== null).join(" · ");
   $("freeze").textContent = frozen ? "Unfreeze" : "Freeze";
@@ -110,8 +109,9 @@ function setPair(text) {
 
 function toggleFrozen() {
   const frozen = state.frozen === null;
-  state.frozen = frozen ? state.text : null;
-  state.frozenPair = frozen ? state.pair : null;
+  const { text, pair } = running.trace.request;  // what is shown: another may be refused
+  state.frozen = frozen ? text : null;
+  state.frozenPair = frozen ? pair ?? null : null;
   sentenceChanged();
   if (frozen) $("text").focus();
   announce(frozen ? "This sentence is frozen: type another" : "Nothing is frozen");

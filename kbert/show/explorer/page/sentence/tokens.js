@@ -105,7 +105,7 @@ function keepToken(place) {
 }
 
 function swapTokens(from, to) {
-  const swapped = swapWords(running.trace, from, to);
+  const swapped = running.model.canType && swapWords(running.trace, from, to);
   if (!swapped) return;
   Object.assign(state, swapped);
   if (state.token === from) state.token = to;

@@ -93,17 +93,18 @@ function showChapter(chapter) {
   checkMeasure();
   render("layer");
   if (live) followSentence();
-  showChosen(chapter);
+  if (!state.chosen) FIGURE.fit();
+  showChosen();
   $("guide-title").focus({ preventScroll: true });
 }
 
 const startTour = () => showChapter(pageChapters()[0]);
 
-// Brings into view what the chapter is about.
-function showChosen({ typing }) {
-  if (typing && live && phone.matches) return $("sentence").scrollIntoView();
-  if (!state.chosen) return FIGURE.fit();
-  bringChosen();
+// Brings into view what is open or chosen; on a phone the sentence, where a chapter asks to type.
+function showChosen() {
+  const chapter = pageChapters().find(({ name }) => name === state.chapter);
+  if (chapter?.typing && live && phone.matches) $("sentence").scrollIntoView();
+  else if (state.open || state.chosen) bringChosen();
 }
 
 function checkMeasure() {
