@@ -5,10 +5,11 @@ import re
 
 import numpy as np
 import pytest
-from helpers.live_pages import data_of
+from helpers.live_pages import data_of, write_live_checkpoint
 from helpers.sentence_pages import write_live_page
 from helpers.sizes import SIZES
 from helpers.small_berts import small_bert
+from safetensors.numpy import load_file, save_file
 
 import kbert
 
@@ -29,6 +30,22 @@ READ_STRIP = """id => {
     const place = token.getBoundingClientRect();
     const x = Math.round((place.left + place.width / 2 - room.left) * scale);
     const y = Math.round((box.top + box.height / 2 - room.top) * scale);
+    return [...context.getImageData(x, y, 1, 1).data].join(" ");
+  });
+}"""
+# The same in the first word's column, of each half of the strip's height.
+READ_ROWS = """id => {
+  const canvas = document.querySelector("#heat");
+  const room = canvas.getBoundingClientRect();
+  const box = document.querySelector(`[data-id="${id}"]`).getBoundingClientRect();
+  const word = document.querySelector("[data-token='1']").getBoundingClientRect();
+  const scale = canvas.width / room.width;
+  const copy = new OffscreenCanvas(canvas.width, canvas.height);
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  context.drawImage(canvas, 0, 0);
+  return [0.3, 0.7].map((part) => {
+    const x = Math.round((word.left + word.width / 2 - room.left) * scale);
+    const y = Math.round((box.top + box.height * part - room.top) * scale);
     return [...context.getImageData(x, y, 1, 1).data].join(" ");
   });
 }"""
@@ -412,3 +429,37 @@ def test_a_phone_shows_the_sentence_of_a_chapter_that_asks_to_type(open_sentence
     settle(page)
     field = page.locator("#text").bounding_box()
     assert 0 <= field["y"] < 600
+
+
+def test_a_head_that_is_off_differs_from_the_frozen_sentence_alone(open_page, tmp_path):
+    """With head 2 of block 1 off, the strip of its heads differs in that row only."""
+    checkpoint = write_live_checkpoint(tmp_path / "bert")
+    file = kbert.explore(checkpoint, tmp_path / "page.html", weights="float32").path
+    text = "the%20cat%20sat%20on%20the%20mat"
+    attention = "Encoder-1-MultiHeadSelfAttention"
+    page = open_page(file, f"#{attention}/head-1&text={text}&frozen={text}", height=1400)
+    page.wait_for_selector("[data-token]")
+    page.wait_for_timeout(500)
+
+    def read_rows() -> list[str]:
+        return page.evaluate(READ_ROWS, f"{attention}/heads")
+
+    same = read_rows()
+    page.locator(f"[data-switch='{attention}/head-2']").first.click()
+    page.wait_for_timeout(700)
+    first, second = read_rows()
+    assert first == same[0] and second != same[1]
+
+
+def test_a_head_without_weights_says_nothing(open_page, tmp_path):
+    """The checkpoint has an MLM head alone: its page neither answers nor explains the other."""
+    checkpoint = write_live_checkpoint(tmp_path / "bert")
+    weights = load_file(checkpoint / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if "seq_relationship" not in name}
+    save_file(kept, checkpoint / "model.safetensors")
+    file = kbert.explore(checkpoint, tmp_path / "page.html", weights="float32").path
+    assert "nsp" not in data_of(file.read_text())["live"]["outputs"]
+    page = open_page(file, "#NSP&chapter=output")
+    page.wait_for_selector("[data-token]")
+    assert "not trained" in page.locator("#stage").inner_text()
+    assert "NSP" not in page.locator("#guide").inner_text()

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from kbert.checkpoints.bert import Bert
 
 # What a head's layer says of a text, by its name in a trace.
+# By layer: the output, and a weight without which the layer is not trained.
 _OUTPUTS = {
-    names.MLM: "mlm",
-    names.NSP: "nsp",
-    names.CLASSIFIER: "classes",
-    names.TOKEN_CLASSIFIER: "tags",
-    names.SPAN: "answer",
+    names.MLM: ("mlm", f"{names.MLM_SIMILARITY}/bias"),
+    names.NSP: ("nsp", f"{names.NSP}/kernel"),
+    names.CLASSIFIER: ("classes", f"{names.CLASSIFIER}/kernel"),
+    names.TOKEN_CLASSIFIER: ("tags", f"{names.TOKEN_CLASSIFIER}/kernel"),
+    names.SPAN: ("answer", f"{names.SPAN}/kernel"),
 }
 
 
@@ -181,8 +182,13 @@ def name_labels(model: LiveModel) -> list[str]:
 def list_outputs(model: LiveModel) -> list[str]:
     """Return the names of the outputs that a trace of the model may have."""
     layers = HEADS[model.spec.head].layers
-    outputs = [output for layer, output in _OUTPUTS.items() if layer in layers]
-    return outputs if choose_settings(model) is None else [*outputs, "vector"]
+    outputs = []
+    for layer, (output, weight) in _OUTPUTS.items():
+        if layer in layers and weight in model.readers:
+            outputs.append(output)
+    if choose_settings(model) is not None:
+        outputs.append("vector")
+    return outputs
 
 
 def _describe_pooling(model: LiveModel) -> dict | None:

@@ -49,7 +49,7 @@ function describeSource() {
   if (!difference || precision === "float32") return `${source}.${missing}`;
   const { hidden, attention, cosine, texts } = difference;
   const vector = cosine === null ? ""
-    : `, cosine of the sentence vector at least ${cosine.toFixed(5)}`;
+    : `, cosine of the sentence vector at least ${Math.floor(cosine * 1e5) / 1e5}`;
   return `${source}: from float32, hidden states differ by up to ${hidden.toPrecision(2)}, ` +
     `attention by up to ${attention.toPrecision(2)}${vector}` +
     `${texts ? `, on ${texts} ${texts === 1 ? "text" : "texts"}` : ""}.${missing}`;
@@ -76,6 +76,7 @@ function drawSentence() {
     if ($(id).value !== (state[id] ?? "")) $(id).value = state[id] ?? "";
   }
   $("pair-line").hidden = state.pair === null;
+  $("remove-pair").hidden = !running.model?.canType;
   $("add-pair").hidden = state.pair !== null || !running.model?.canType || !takesPair();
   const frozen = state.frozen !== null;
   const texts = [state.frozen, state.frozenPair].filter((text) => text !== null).join(" · ");

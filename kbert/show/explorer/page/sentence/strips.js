@@ -45,8 +45,8 @@ function stripOf(box, trace, frozen) {
   if (NAMELESS.includes(box)) return answerStrip(box, trace);
   if (blockRange(box)) return blocksStrip(blockRange(box), trace, frozen);
   const id = idOf(box, current());
-  if (id.endsWith("/heads") && !frozen) return headsStrip(id, trace);
-  return vectorStrip(id.replace(/\/heads$/, "/context"), trace, frozen, NUMBERS);
+  if (!id.endsWith("/heads")) return vectorStrip(id, trace, frozen, NUMBERS);
+  return frozen ? headsDifference(id, trace, frozen) : headsStrip(id, trace);
 }
 
 function inputStrip(box, trace) {
@@ -104,10 +104,33 @@ function differenceStrip(vectors, id, trace, frozen) {
   const values = Float32Array.from(trace.tokens, (_, token) => {
     const vector = vectors.at(token);
     const other = frozen.matched[token] >= 0 && others?.at(frozen.matched[token]);
-    if (!vector || !other || other.length !== vector.length) return NaN;
-    return lengthOf(vector.map((value, n) => value - other[n])) / (lengthOf(other) || 1);
+    return vector && other ? distance(vector, other) : NaN;
   });
   return { rows: 1, values };
+}
+
+function distance(vector, other) {
+  if (other.length !== vector.length) return NaN;
+  return lengthOf(vector.map((value, n) => value - other[n])) / (lengthOf(other) || 1);
+}
+
+// The same of what each head collected, a row a head: its slice of the context.
+function headsDifference(id, trace, frozen) {
+  const [vectors, others] = [trace, frozen.trace].map((one) => vectorsOf(one, id.replace(/heads$/, "context")));
+  if (!vectors || !others) return null;
+  const rows = current().A;
+  const size = vectors.width / rows;
+  const columns = trace.tokens.length;
+  const values = new Float32Array(rows * columns).fill(NaN);
+  for (let token = 0; token < columns; token += 1) {
+    const matched = frozen.matched[token];
+    for (let head = 0; matched >= 0 && head < rows; head += 1) {
+      const [vector, other] = [vectors.at(token), others.at(matched)]
+        .map((whole) => whole.subarray(head * size, (head + 1) * size));
+      values[head * columns + token] = distance(vector, other);
+    }
+  }
+  return { rows, values };
 }
 
 // A row a head: how much the chosen token looks at each of them; without one, how much all do.

@@ -23,10 +23,13 @@ function drawTensor(scene) {
   };
 }
 
+const isUntrained = (layer) => DATA.missing?.some((name) => name.startsWith(`${layer}/`));
+
 const drawNothing = (layer) => ({
   title: layer, body: [],
-  sees: live.leftOut?.length ? "The numbers of this layer are not recorded in this page."
-    : "This layer has no numbers of its own here: it passes on what it reads.",
+  sees: isUntrained(layer) ? "The checkpoint has no weights of this layer: it is not trained, and no sentence goes through it."
+    : live.leftOut?.length ? "The numbers of this layer are not recorded in this page."
+      : "This layer has no numbers of its own here: it passes on what it reads.",
 });
 
 function tensorMap({ tokens, token }, data, width) {

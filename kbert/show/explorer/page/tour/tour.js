@@ -28,7 +28,7 @@ function cardBand(chapters) {
   const number = chapters.filter(({ name }) => name !== CODA).length;
   return [
     h("div.cards", h("h2.hidden", { id: "guide-title", tabindex: -1 }, "Start"),
-      live ? card("watch", "Watch a sentence go through", "attention", "Type, and see each layer compute: from words to an answer.", startTour) : null,
+      live ? card("watch", "Watch a sentence go through", "attention", `${live.place === "recorded" ? "S" : "Type, and s"}ee each layer compute: from words to an answer.`, startTour) : null,
       card("cost", "What does it cost?", "feedforward", "Parameters, FLOPs and bytes of every layer, for any size.", showCosts),
       card("compare", "Compare two models", "embedding", `${comparison(current())}: totals, ratios, one scale.`, showComparison)),
     h("div.guide-steps", button(`Tour: ${number} chapters`, startTour, { class: "small primary", id: "tour" }), closeButton("Close the cards")),

@@ -8,7 +8,9 @@ ANSWERS.mlm = {
 // The candidates for the mask or the token that is lit, or for the first mask.
 function maskedWords(masks) {
   if (!masks.length) {
-    return hint("Choose a word and hide it: the model says which word it expects in its place.");
+    return hint(running.model.canType
+      ? "Choose a word and hide it: the model says which word it expects in its place."
+      : "No word of this sentence is hidden behind [MASK].");
   }
   const mask = masks.find(({ position }) => position === litToken()) || masks[0];
   const choices = masks.map(({ position }) => {
