@@ -91,27 +91,38 @@ def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
         blocks.setdefault(names.block_of(row.layer), []).append(row)
     outside = blocks.pop(0, [])
     count = len(blocks)
-    last = names.encoder_output(count)
-    alike = set()
-    for number, block in blocks.items():  # as block n, which reads the output of block n-1
-        own = names.encoder(number, "")
-        new = {row.layer: _N + row.layer.removeprefix(own) for row in block}
-        new[names.encoder_output(number - 1)] = _PREVIOUS
-        alike.add(tuple(_rename(row, new) for row in block))
+
+    alike = {_rename_block(number, block) for number, block in blocks.items()}
     if count < 2 or len(alike) > 1:
         return tuple(layers), 0
     (block_n,) = alike
-    read = {source for row in outside for source, _ in sources(row) if names.block_of(source)}
-    inputs = {source for row in block_n for source, _ in sources(row)}
-    if _PREVIOUS not in inputs or read - {last}:
+    last = names.encoder_output(count)
+    blocks_read = {source for source in _list_sources(outside) if names.block_of(source)}
+    if _PREVIOUS not in _list_sources(block_n) or blocks_read - {last}:
         return tuple(layers), 0
-    inside = [
-        Row(_INPUT_N, _HIDDEN_STATES, block_n[-1].output_shape, 0, f"{names.EMBEDDING_NORM}[0][0]"),
-        *(_rename(row, {_PREVIOUS: _INPUT_N}) for row in block_n),
-    ]
+
+    shape = block_n[-1].output_shape
+    inside = [Row(_INPUT_N, _HIDDEN_STATES, shape, 0, f"{names.EMBEDDING_NORM}[0][0]")]
+    inside += [_rename(row, {_PREVIOUS: _INPUT_N}) for row in block_n]
     outside = [_rename(row, {last: _OUTPUT_N}) for row in outside]
-    first = next(first for first, row in enumerate(layers) if names.block_of(row.layer))
+    first = next(place for place, row in enumerate(layers) if names.block_of(row.layer))
     return (*outside[:first], *inside, *outside[first:]), count
+
+
+def _rename_block(number: int, block: Sequence[Row]) -> tuple[Row, ...]:
+    """Return a block's rows as those of block n, which reads the output of block n-1."""
+    prefix = names.encoder(number, "")
+    new = {row.layer: _N + row.layer.removeprefix(prefix) for row in block}
+    new[names.encoder_output(number - 1)] = _PREVIOUS
+    return tuple(_rename(row, new) for row in block)
+
+
+def _list_sources(layers: Sequence[Row]) -> set[str]:
+    """Return the names of all layers that some layers read."""
+    read: set[str] = set()
+    for row in layers:
+        read.update(source for source, _ in sources(row))
+    return read
 
 
 def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
@@ -119,7 +130,7 @@ def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
 
     `blocks` is the number of blocks that the rows named `Encoder-n-…` stand for; 0: no frame.
     """
-    framed, others = _split(layers, blocks)
+    framed, unframed = _split(layers, blocks)
     # one width for the layers of all blocks, so that edges are straight
     width = max((_width(row) for row in layers if _is_in_block(row)), default=0.0)
     # right angles run together in a graph of many blocks
@@ -130,32 +141,40 @@ def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
         'node [shape=box style="rounded,filled" margin="0.11,0.05" height=0 penwidth=1.2 '
         f'fontname="{_FONTS}" fontsize=9 fontcolor="{_INK}"]',
         f'edge [color="{_LINE}" arrowsize=0.6 fontname="{_FONTS}" fontsize=9 fontcolor="{_LINE}"]',
-        *(_dot_node(row, width) for row in others),
     ]
+    lines += [_dot_node(row, width) for row in unframed]
     if framed:
-        count, which, each, total = _frame_facts(framed, blocks)
-        left = width * POINTS / 2 + 16  # two columns, and space for the block's incoming edge
-        label = (
-            '<table border="0" cellspacing="0" cellpadding="0"><tr>'
-            f'<td width="{left:.0f}" align="left" balign="left">'
-            f'<b><font point-size="16">{count}</font></b><br/>{which}</td>'
-            f'<td align="left" balign="left">{each}<br/>{total}</td></tr></table>'
-        )
-        lines += [
-            "subgraph cluster_block {",
-            f'graph [style="rounded,filled" color="{_LINE}" fillcolor="{_FRAME}" margin=12 '
-            f"labelloc=t labeljust=l label=<{label}>]",
-            *(_dot_node(row, width) for row in framed),
-            "}",
-        ]
-    return "\n".join([*lines, *_dot_edges(layers, bool(framed)), "}"]) + "\n"
+        lines += _dot_frame(framed, blocks, width)
+    lines += _dot_edges(layers, bool(framed))
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _dot_frame(framed: Sequence[Row], blocks: int, width: float) -> list[str]:
+    """Return the frame of the block that stands for all, with its layers."""
+    count, which, params, total = _frame_facts(framed, blocks)
+    left = width * POINTS / 2 + 16  # two columns, and space for the block's incoming edge
+    label = (
+        '<table border="0" cellspacing="0" cellpadding="0"><tr>'
+        f'<td width="{left:.0f}" align="left" balign="left">'
+        f'<b><font point-size="16">{count}</font></b><br/>{which}</td>'
+        f'<td align="left" balign="left">{params}<br/>{total}</td></tr></table>'
+    )
+    return [
+        "subgraph cluster_block {",
+        f'graph [style="rounded,filled" color="{_LINE}" fillcolor="{_FRAME}" margin=12 '
+        f"labelloc=t labeljust=l label=<{label}>]",
+        *(_dot_node(row, width) for row in framed),
+        "}",
+    ]
 
 
 def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
     """Return the graph as a Mermaid flowchart, from bottom to top; `blocks` as in `to_dot`."""
     ids = {row.layer: f"n{number}" for number, row in enumerate(layers)}
-    framed, others = _split(layers, blocks)
-    lines = [MERMAID_BEGINNING, *(_mermaid_node(row, ids) for row in others)]
+    framed, unframed = _split(layers, blocks)
+    lines = [MERMAID_BEGINNING]
+    lines += [_mermaid_node(row, ids) for row in unframed]
     if framed:
         lines += [
             f'subgraph block["{" · ".join(_frame_facts(framed, blocks))}"]',
@@ -163,6 +182,7 @@ def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
             "end",
             f"style block fill:{_FRAME},stroke:{_LINE},color:{_INK}",
         ]
+
     for source, target, label in _edges(layers):
         arrow = f"-->|{label}|" if label else "-->"
         lines.append(f"{ids[source]} {arrow} {ids[target]}")
@@ -172,9 +192,12 @@ def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
 
 
 def _rename(row: Row, new: dict[str, str]) -> Row:
-    connections = [connection.partition("[") for connection in row.connected_to.split(", ")]
-    connected_to = ", ".join(new.get(name, name) + sign + rest for name, sign, rest in connections)
-    return replace(row, layer=new.get(row.layer, row.layer), connected_to=connected_to)
+    connections = []
+    for connection in row.connected_to.split(", "):
+        name, bracket, places = connection.partition("[")
+        connections.append(new.get(name, name) + bracket + places)
+    layer = new.get(row.layer, row.layer)
+    return replace(row, layer=layer, connected_to=", ".join(connections))
 
 
 def _split(layers: Sequence[Row], blocks: int) -> tuple[list[Row], list[Row]]:
@@ -206,16 +229,17 @@ def _facts(row: Row) -> list[str]:
 
 
 def _frame_facts(framed: Sequence[Row], blocks: int) -> tuple[str, str, str, str]:
-    each = sum(row.params for row in framed)
-    total = f"{blocks * each:,} in all"
-    return f"× {blocks}", f"Encoder n = 1 … {blocks}", f"{each:,} params each", total
+    params = sum(row.params for row in framed)
+    total = f"{blocks * params:,} in all"
+    return f"× {blocks}", f"Encoder n = 1 … {blocks}", f"{params:,} params each", total
 
 
 def _width(row: Row) -> float:
     """Return a layer's minimum width in inches; Graphviz underestimates that of bold letters."""
-    name, facts = len(row.layer), max(map(len, _facts(row)))
     # in points: DejaVu's letters in layer names and facts, and a margin on both sides
-    return round((max(6.5 * name, 5 * facts) + 18) / POINTS, 2)
+    name = 6.5 * len(row.layer)
+    facts = 5 * max(len(text) for text in _facts(row))
+    return round((max(name, facts) + 18) / POINTS, 2)
 
 
 def _is_in_block(row: Row) -> bool:
@@ -223,12 +247,15 @@ def _is_in_block(row: Row) -> bool:
 
 
 def _dot_node(row: Row, block_width: float) -> str:
-    kind, name = kind_of(row.layer, row.type), _quote(row.layer)
-    fill, line = (colour.light for colour in palette.KINDS[kind])
-    width = block_width if _is_in_block(row) else _width(row)
-    title, *facts = (html.escape(text, quote=False) for text in (row.layer, *_facts(row)))
+    title = html.escape(row.layer, quote=False)
+    facts = [html.escape(text, quote=False) for text in _facts(row)]
     label = "<br/>".join([f'<b><font point-size="10">{title}</font></b>', *facts])
-    looks = f'class={kind} fillcolor="{fill}" color="{line}" width={width}'
+
+    kind = kind_of(row.layer, row.type)
+    fill, line = palette.KINDS[kind]
+    width = block_width if _is_in_block(row) else _width(row)
+    looks = f'class={kind} fillcolor="{fill.light}" color="{line.light}" width={width}'
+    name = _quote(row.layer)
     return f"{name} [id={name} {looks} label=<{label}>]"
 
 
@@ -238,6 +265,7 @@ def _dot_edges(layers: Sequence[Row], framed: bool) -> Iterator[str]:
     for row in layers:
         # a layer that is used twice may come before what it reads, or read itself
         step[row.layer] = 1 + max((step.get(source, 0) for source, _ in sources(row)), default=0)
+
     for source, target, label in _edges(layers):
         looks = "weight=12"
         if label:
@@ -248,12 +276,15 @@ def _dot_edges(layers: Sequence[Row], framed: bool) -> Iterator[str]:
 
 
 def _mermaid_node(row: Row, ids: dict[str, str]) -> str:
-    name, *facts = (
-        html.escape(text.replace("#", "#35;"), quote=False).replace('"', "#quot;")
-        for text in (row.layer, *_facts(row))
-    )
+    name = _escape_mermaid(row.layer)
+    facts = [_escape_mermaid(text) for text in _facts(row)]
     text = "<br/>".join([f"<b>{name}</b>", *facts])
     return f'{ids[row.layer]}["{text}"]:::{kind_of(row.layer, row.type)}'
+
+
+def _escape_mermaid(text: str) -> str:
+    escaped = html.escape(text.replace("#", "#35;"), quote=False)
+    return escaped.replace('"', "#quot;")
 
 
 def _quote(text: str) -> str:

@@ -39,7 +39,7 @@ def draw(dot: str, format: str) -> bytes:
     """
     if format == "png":  # of fewer dots where a side would pass cairo's limit
         sides = re.search(rb'<svg width="([\d.]+)pt" height="([\d.]+)pt"', _render(dot, "svg"))
-        longest = max(map(float, sides.groups())) if sides else 1
+        longest = max(float(sides[1]), float(sides[2])) if sides else 1
         dpi = min(_DPI, _MOST_PIXELS * POINTS / longest)
         dot = dot.replace("{", f"{{\ndpi={dpi:.4g}", 1)
     picture = _render(dot, format)
@@ -49,11 +49,13 @@ def draw(dot: str, format: str) -> bytes:
 def layouts(dots: Sequence[str]) -> list[dict]:
     """Lay out several graphs with one Graphviz process; return Graphviz's JSON of each."""
     text = _render(_NEXT.join(dots), "json0").decode()
-    graphs, decoder = [], json.JSONDecoder()
-    while text := text.lstrip():
-        layout, end = decoder.raw_decode(text)
+    decoder = json.JSONDecoder()
+    graphs = []
+    rest = text.strip()
+    while rest:
+        layout, end = decoder.raw_decode(rest)
         graphs.append(layout)
-        text = text[end:]
+        rest = rest[end:].lstrip()
     return graphs
 
 

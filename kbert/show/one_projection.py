@@ -54,23 +54,26 @@ def compare_heads(
     """
     config = get_config(config)
     seq_len = require_positive("seq_len", seq_len)
-    heads, size = config.num_attention_heads, config.head_size
+    heads = config.num_attention_heads
+    size = config.head_size
     x = np.random.default_rng(0).standard_normal((seq_len, config.hidden_size), "float32")
     compute = _compute_with_keras if built else _compute_with_numpy
     kernels, output_kernel, output = compute(x, heads, size)
-    differences, projected = {}, []
+
+    differences = {}
+    projected = []  # by query, key and value: A times (S, D)
     for name, kernel in zip(MATRICES, kernels, strict=True):  # (H, A, D)
         whole = x @ kernel.reshape(config.hidden_size, heads * size)  # (S, H)
-        by_head = [x @ kernel[:, head] for head in range(heads)]  # A times (S, D)
+        by_head = [x @ kernel[:, head] for head in range(heads)]
         projected.append(by_head)
-        differences[f"W_{name[0].upper()}"] = float(
-            np.abs(whole - np.concatenate(by_head, -1)).max()
-        )
-    summed = sum(
-        _attend(*parts) @ output_kernel[head]
-        for head, parts in enumerate(zip(*projected, strict=True))
-    )
+        difference = np.abs(whole - np.concatenate(by_head, -1)).max()
+        differences[f"W_{name[0].upper()}"] = float(difference)
+
+    summed = np.zeros_like(output)
+    for head, (query, key, value) in enumerate(zip(*projected, strict=True)):
+        summed = summed + _attend(query, key, value) @ output_kernel[head]
     differences["layer"] = float(np.abs(output - summed).max())  # a new layer's biases are 0
+
     slices = tuple((head + 1, head * size, (head + 1) * size - 1) for head in range(heads))
     return HeadsReport(config, slices, differences, built)
 
@@ -84,7 +87,7 @@ def _compute_with_keras(x, heads: int, size: int):
     layer = MultiHeadAttention(heads, size)
     output = convert_to_numpy(layer(x[None]))[0]
     dense = (layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense)
-    *kernels, output_kernel = (convert_to_numpy(one.kernel) for one in dense)
+    *kernels, output_kernel = (convert_to_numpy(projection.kernel) for projection in dense)
     return kernels, output_kernel, output
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kbert.graph.accelerators import accelerators
+from kbert.graph.accelerators import Accelerator, accelerators
 from kbert.graph.plan import Plan, plan
 from kbert.io.units import duration
 from kbert.show.texts import align
@@ -19,19 +19,10 @@ _KINDS = 10  # of kernels that are shown
 
 def plan_text(title: str, result: Plan) -> str:
     """Memory by part, FLOPs, time, and what would make it fit."""
-    chip, chips = result.devices.accelerator, result.devices.chips
-    steps, rank = result.accumulation_steps, result.lora_rank
-    options = {
-        result.precision: True,
-        f"{steps} micro-batches": steps > 1,
-        "gradient checkpointing": result.gradient_checkpointing,
-        f"{result.freeze} frozen": result.freeze,
-        f"adapters of rank {rank} on {result.lora_targets}": rank,
-        "averages of the weights": result.ema,
-    }
-    texts = ", ".join(text for text, is_on in options.items() if is_on)
+    chip = result.devices.accelerator
+    chips = result.devices.chips
     return (
-        f"{title} on {result.devices.name}, {texts}\n"
+        f"{title} on {result.devices.name}, {', '.join(_list_options(result))}\n"
         f"{chips} chip{'s' * (chips > 1)} of {chip.memory / 2**30:,.0f} GiB and "
         f"{chip.peak_flops / 1e12:,.4g} TFLOP/s\n({chip.source})\n"
         f"{result.seq_len} tokens per sequence, {result.max_predictions} predicted; "
@@ -40,19 +31,38 @@ def plan_text(title: str, result: Plan) -> str:
     )
 
 
+def _list_options(result: Plan) -> list[str]:
+    """Return what is not as by default, after the precision."""
+    texts = [result.precision]
+    if result.accumulation_steps > 1:
+        texts.append(f"{result.accumulation_steps} micro-batches")
+    if result.gradient_checkpointing:
+        texts.append("gradient checkpointing")
+    if result.freeze:
+        texts.append(f"{result.freeze} frozen")
+    if result.lora_rank:
+        texts.append(f"adapters of rank {result.lora_rank} on {result.lora_targets}")
+    if result.ema:
+        texts.append("averages of the weights")
+    return texts
+
+
 def _memory(result: Plan) -> str:
     memory = result.memory
     sizes = {
         "weights": memory.weights,
         "Adam's moments": memory.moments,
-        **({"averages": memory.averages} if memory.averages else {}),
+        "averages": memory.averages,
         "gradients": memory.gradients,
         "activations": memory.activations,
         "peak": memory.total,
         "available": memory.capacity,
     }
+    if not memory.averages:
+        del sizes["averages"]
     lines: list[Sequence[str]] = [("MEMORY PER CHIP", "MiB")]
     lines += [(name, f"{size / 2**20:,.1f}") for name, size in sizes.items()]
+
     # Gradients come as activations go: the parts are more than is there at once.
     largest = f"the largest batch that fits: {result.largest_batch:,}"
     if memory.fits:
@@ -87,24 +97,35 @@ def accelerators_text(title: str, **options) -> str:
     """
     header = ("", "kind", "GiB", "GB/s", "TFLOP/s", "sequences per chip", "chip-hours")
     lines: list[Sequence[str]] = [header]
-    for one in accelerators().values():
-        bandwidth = f"{(one.bandwidth or 0) / 1e9:,.0f}"
-        sizes = (f"{one.memory / 2**30:,.0f}", bandwidth, f"{one.peak_flops / 1e12:,.4g}")
-        needed = "no bfloat16", "-"
-        if one.computes(options["precision"]):
-            slice_ = f"{one.name}:{one.slices[0]}" if one.slices else None
-            chip = {"tpu": slice_, "gpu": None if slice_ else one.name}
-            turns = options["accumulation_steps"]
-            result = plan(title, **(options | chip | {"batch_size": 256 * turns}))
-            hours = result.chip_hours and result.chip_hours / turns
-            largest = result.largest_batch // result.devices.chips
-            needed = f"{largest:,}", "-" if hours is None else f"{hours:,.0f}"
-        lines.append((one.name, one.kind, *sizes, *needed))
+    for accelerator in accelerators().values():
+        memory = f"{accelerator.memory / 2**30:,.0f}"
+        bandwidth = f"{(accelerator.bandwidth or 0) / 1e9:,.0f}"
+        peak = f"{accelerator.peak_flops / 1e12:,.4g}"
+        needed = _plan_alone(title, accelerator, options)
+        lines.append((accelerator.name, accelerator.kind, memory, bandwidth, peak, *needed))
+
     settings = f"{options['seq_len']} tokens per sequence, {options['precision']}"
     return (
         f"{title}, {settings}\n\n{align(lines)}\n\n"
         "chip-hours: of all steps of 256 sequences; more: kbert plan --tpu or --gpu\n"
     )
+
+
+def _plan_alone(title: str, accelerator: Accelerator, options: dict) -> tuple[str, str]:
+    """Return the largest batch of a chip, and the chip-hours of a plan on the smallest slice."""
+    if not accelerator.computes(options["precision"]):
+        return "no bfloat16", "-"
+    turns = options["accumulation_steps"]
+    changed = options | {"batch_size": 256 * turns, "tpu": None, "gpu": None}
+    if accelerator.slices:
+        changed["tpu"] = f"{accelerator.name}:{accelerator.slices[0]}"
+    else:
+        changed["gpu"] = accelerator.name
+
+    result = plan(title, **changed)
+    largest = result.largest_batch // result.devices.chips
+    hours = "-" if result.chip_hours is None else f"{result.chip_hours / turns:,.0f}"
+    return f"{largest:,}", hours
 
 
 def describe_compiled(step: "CompiledUpdate") -> str:
@@ -116,41 +137,56 @@ def describe_compiled(step: "CompiledUpdate") -> str:
         f"COMPILED in {step.seconds:,.0f} s: the step of {_BACKENDS[step.backend]}",
         _compare(step),
         align(lines) if step.collectives else "BETWEEN CHIPS  nothing",
-        *[_kernels(step)] * bool(step.kernels),
-        _estimate(step),
     ]
+    if step.kernels:
+        texts.append(_kernels(step))
+    texts.append(_estimate(step))
     return "\n\n".join(texts) + "\n"
 
 
 def _compare(step: "CompiledUpdate") -> str:
-    plan, chips, turns = step.plan, step.plan.devices.chips, step.plan.accumulation_steps
-    flops = (step.model_flops + plan.recomputed_flops) / chips / turns
+    plan = step.plan
+    turns = plan.accumulation_steps
+    flops = (step.model_flops + plan.recomputed_flops) / plan.devices.chips / turns
     of_turns = f" of one of {turns} turns" if turns > 1 else ""
-    held = plan.memory.weights + plan.memory.moments
-    rest = plan.memory.total - held
+
+    kept = plan.memory.weights + plan.memory.moments
+    rest = plan.memory.total - kept
     pairs = {
-        "weights, moments, batch, MiB": (step.arguments / 2**20, held / 2**20),
+        "weights, moments, batch, MiB": (step.arguments / 2**20, kept / 2**20),
         "gradients, activations, MiB": ((step.temporary + step.outputs) / 2**20, rest / 2**20),
         "all, MiB": (step.memory / 2**20, plan.memory.total / 2**20),
         f"GFLOP{of_turns}": (step.flops / 1e9, flops / 1e9),
     }
     lines: list[Sequence[str]] = [("OF A CHIP", "compiler", "accounting", "ratio")]
-    for name, (one, other) in pairs.items():
-        lines.append((name, f"{one:,.1f}", f"{other:,.1f}", f"{one / other:.2f}"))
+    for name, (compiled, counted) in pairs.items():
+        ratio = f"{compiled / counted:.2f}"
+        lines.append((name, f"{compiled:,.1f}", f"{counted:,.1f}", ratio))
+
+    text = align(lines)
     note = _NOTES.get(plan.devices.accelerator.name)
-    return "\n".join([align(lines), note] if note else [align(lines)])
+    return f"{text}\n{note}" if note else text
 
 
 def _kernels(step: "CompiledUpdate") -> str:
     lines: list[Sequence[str]] = [("KERNELS", "number", "GiB", "ms")]
-    largest = sorted(step.kernels.items(), key=lambda one: -one[1][2])
-    sums = {
-        name: [sum(one[column] for _, one in kernels) for column in range(3)]
-        for name, kernels in {"others": largest[_KINDS:], "all": largest}.items()
-    }
-    for kind, (count, moved, seconds) in [*largest[:_KINDS], *sums.items()]:
+    slowest = sorted(step.kernels.items(), key=lambda item: item[1][2], reverse=True)
+    rows = slowest[:_KINDS]
+    rows.append(("others", _add_kernels(slowest[_KINDS:])))
+    rows.append(("all", _add_kernels(slowest)))
+    for kind, (count, moved, seconds) in rows:
         lines.append((kind, f"{count:,}", f"{moved / 2**30:,.2f}", f"{seconds * 1e3:,.2f}"))
     return align(lines)
+
+
+def _add_kernels(kernels: Sequence[tuple[str, tuple]]) -> tuple[int, float, float]:
+    """Return the sums of kernels' number, bytes moved and seconds."""
+    count, moved, seconds = 0, 0.0, 0.0
+    for _, costs in kernels:
+        count += costs[0]
+        moved += costs[1]
+        seconds += costs[2]
+    return count, moved, seconds
 
 
 def _estimate(step: "CompiledUpdate") -> str:

@@ -1,5 +1,6 @@
 """Verification of three sources: the built graph, the closed forms, the published tables."""
 
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -83,7 +84,8 @@ class VerificationReport:
     @property
     def differences(self) -> tuple[Difference, ...]:
         """Values that differ, each with the row, the expected and the found value."""
-        return tuple(difference for part in self.comparisons for difference in part.differences)
+        parts = (comparison.differences for comparison in self.comparisons)
+        return tuple(itertools.chain.from_iterable(parts))
 
     @property
     def ok(self) -> bool:
@@ -139,12 +141,15 @@ class VerificationReport:
         wrong = len(self.differences) + sum(not entry.holds for entry in self.errata)
         if wrong:
             return f"{wrong} difference{'s' * (wrong > 1)}."
-        compared = dict.fromkeys(
-            name for part in self.comparisons for name in (part.found, part.expected)
-        )
+
+        compared: dict[str, None] = {}  # in this order, each once
+        for comparison in self.comparisons:
+            compared |= dict.fromkeys((comparison.found, comparison.expected))
         sources = [_OWN[name] for name in compared if name in _OWN]
-        if tables := len(set(compared) - set(_OWN)):
+        tables = len(set(compared) - set(_OWN))
+        if tables:
             sources.append(f"{tables} published table{'s' * (tables > 1)}")
+
         text = f"{', '.join(sources[:-1])} and {sources[-1]} agree."
         if self.errata:
             text += (
@@ -180,6 +185,7 @@ def verify(
 
         config = get_config("base" if source is None else source)
         source = build_outline(GraphSpec.of(config))
+
     config = config_of(source) if config is None else get_config(config)
     arguments = read_spec_arguments(source)
     expected = closed_form.rows(GraphSpec(config, **arguments))
@@ -203,11 +209,11 @@ def config_of(model) -> BertConfig:
             f"{type(model).__name__}{': give its .model' if hasattr(model, 'model') else ''}"
         )
     # Attributes, which are called as in get_config: that one imports TensorFlow on any backend.
-    known = {"first", *(setting for _, setting in SETTINGS.values())}
-    settings = {
-        layer.name: {one: getattr(layer, one) for one in known if hasattr(layer, one)}
-        for layer in model.layers
-    }
+    known = {"first", *(attribute for _, attribute in SETTINGS.values())}
+    settings = {}
+    for layer in model.layers:
+        present = [attribute for attribute in known if hasattr(layer, attribute)]
+        settings[layer.name] = {attribute: getattr(layer, attribute) for attribute in present}
     if names.TOKEN_EMBEDDING not in settings:
         raise ValueError(
             f"expected a BERT graph, with a layer {names.TOKEN_EMBEDDING}, got {model.name!r}, "
@@ -220,22 +226,22 @@ def compare_summaries(summary: Sequence[Row], expected: Sequence[Row]) -> tuple[
     """Return every missing, additional, moved or different row, by name."""
     summary_by_name = {row.layer: row for row in summary}
     expected_by_name = {row.layer: row for row in expected}
-    differences = [
-        Difference(name, "row", "present", "missing")
-        for name in expected_by_name
-        if name not in summary_by_name
-    ]
-    differences += [
-        Difference(name, "row", "none", f"{row.type}, {row.params:,} parameters")
-        for name, row in summary_by_name.items()
-        if name not in expected_by_name
-    ]
+    differences = []
+    for name in expected_by_name:
+        if name not in summary_by_name:
+            differences.append(Difference(name, "row", "present", "missing"))
+    for name, row in summary_by_name.items():
+        if name not in expected_by_name:
+            found = f"{row.type}, {row.params:,} parameters"
+            differences.append(Difference(name, "row", "none", found))
+
     common = [row.layer for row in expected if row.layer in summary_by_name]
     order = [row.layer for row in summary if row.layer in expected_by_name]
     for number, (wanted, name) in enumerate(zip(common, order, strict=False), start=1):
         if wanted != name:
             differences.append(Difference(f"row {number}", "layer", wanted, name))
             break
+
     for name in common:
         for column in COLUMNS[1:]:
             wanted = getattr(expected_by_name[name], column)

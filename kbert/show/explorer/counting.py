@@ -74,11 +74,21 @@ ATTENTION_PARTS = (
     _projection("key", "W_K", "B·S·H·w", "the keys"),
     _projection("value", "W_V", "B·S·H·w", "the values"),
     AttentionPart(
-        *("heads", "Heads", "(N, S, A, (H/A))", "", "4·B·S·S·H", "A·B·S·S·(w + 1 + w)"),
+        name="heads",
+        title="Heads",
+        output_shape="(N, S, A, (H/A))",
+        params="",
+        flops="4·B·S·S·H",
+        kept="A·B·S·S·(w + 1 + w)",
         note="softmax, its dropout's mask and output",
     ),
     AttentionPart(
-        *("attention_output", "W_O", "(N, S, H)", "H·H + H", "2·B·S·H·H", "B·S·H·w"),
+        name="attention_output",
+        title="W_O",
+        output_shape="(N, S, H)",
+        params="H·H + H",
+        flops="2·B·S·H·H",
+        kept="B·S·H·w",
         note="the heads' outputs, side by side",
     ),
 )
@@ -106,51 +116,30 @@ def list_formulas(graphs: dict[str, dict[str, list[Layer]]]) -> list[str]:
     """Return every formula that the page computes."""
     costs: list[Layer | AttentionPart] = [*ATTENTION_PARTS]
     for graph in graphs.values():
-        costs += [row for layers in graph.values() for row in layers]
-    return sorted({text for row in costs for text in (row.params, row.flops, row.kept)})
+        for layers in graph.values():
+            costs += layers
+
+    formulas: set[str] = set()
+    for cost in costs:
+        formulas.update((cost.params, cost.flops, cost.kept))
+    return sorted(formulas)
 
 
 def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     """Return the rows, the letters' values, presets, and the bytes of each dtype."""
     config = spec.config
-    labels = spec.num_labels if spec.has_labels else None
-    family = config.family
-    used = {
-        "K": spec.has_labels,
-        "M": HEADS[spec.head].predicts_tokens,
-        "G": family.segments,
-    }
     is_bert = config.model_type == "bert"
-    keys = {ours: theirs for theirs, ours in family.renamed}
+    rows = {}
+    for kind, graph in graphs(spec).items():
+        rows[kind] = {section: _describe_rows(layers) for section, layers in graph.items()}
     return {
         "head": spec.head,
-        "family": family.title,
-        "graphs": {
-            kind: {
-                section: [
-                    {key: value for key, value in asdict(row).items() if key != "graphs"}
-                    | {"kind": kind_of(row.name, row.type)}
-                    for row in layers
-                ]
-                for section, layers in graph.items()
-            }
-            for kind, graph in graphs(spec).items()
-        },
+        "family": config.family.title,
+        "graphs": rows,
         "parts": [asdict(part) for part in ATTENTION_PARTS],
         "groups": closed_form.GROUPS,
-        "letters": {
-            letter: {"key": keys.get(key, key), "title": title, "range": ends}
-            for letter, (key, title, ends) in LETTERS.items()
-            if used.get(letter, True)
-        },
-        "values": _letters(config)
-        | {
-            "S": spec.seq_len or config.positions,
-            "B": batch_size,
-            "M": spec.max_predictions,
-            "K": labels,
-            "dtype": spec.dtype if spec.dtype in DTYPES else "float32",
-        },
+        "letters": _describe_letters(spec),
+        "values": _first_values(spec, batch_size),
         "anyLength": spec.seq_len is None,
         "config": config.to_google_dict() if is_bert else config.to_transformers_dict(),
         "configFile": "bert_config.json" if is_bert else "config.json",
@@ -159,6 +148,42 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
         "presets": {name: _letters(preset) for name, preset in PRESETS.items()},
         "dtypes": DTYPES,
         "conventions": list_conventions(spec.head),
+    }
+
+
+def _describe_rows(layers: list[Layer]) -> list[dict]:
+    rows = []
+    for layer in layers:
+        row = asdict(layer)
+        del row["graphs"]
+        rows.append(row | {"kind": kind_of(layer.name, layer.type)})
+    return rows
+
+
+def _describe_letters(spec: GraphSpec) -> dict[str, dict]:
+    """Return the letters that the graph has, with what their sliders need."""
+    family = spec.config.family
+    used = {
+        "K": spec.has_labels,
+        "M": HEADS[spec.head].predicts_tokens,
+        "G": family.segments,
+    }
+    keys = {ours: theirs for theirs, ours in family.renamed}
+    return {
+        letter: {"key": keys.get(key, key), "title": title, "range": ends}
+        for letter, (key, title, ends) in LETTERS.items()
+        if used.get(letter, True)
+    }
+
+
+def _first_values(spec: GraphSpec, batch_size: int) -> dict:
+    """Return what the page begins with, by letter."""
+    return _letters(spec.config) | {
+        "S": spec.seq_len or spec.config.positions,
+        "B": batch_size,
+        "M": spec.max_predictions,
+        "K": spec.num_labels if spec.has_labels else None,
+        "dtype": spec.dtype if spec.dtype in DTYPES else "float32",
     }
 
 
@@ -172,32 +197,41 @@ def list_variables(spec: GraphSpec) -> list[dict]:
     `names` and `shapes`, in letters, are by format (`kbert.checkpoints.weight_names.COLUMNS`); None
     where a format has no name for it.
     """
-    variables = []
     config = _SIZES if spec.config.model_type == "bert" else _sizes_of(spec.config)
     columns = _find_columns(spec.config)
-    labels = "K" if HEADS[spec.head].has_labels else str(HEADS[spec.head].num_outputs)
+    head = HEADS[spec.head]
+    labels = "K" if head.has_labels else str(head.num_outputs)
+
+    variables = []
     for part in weight_names.parts_of(spec.head, config):
-        shapes = {}
-        for form, column in columns.items():
-            for entry in weight_names.entries([part], config, column, _LABELS):
-                letters = [_LETTER_OF_SIZE[size].replace("K", labels) for size in entry.shape]
-                shape = ", ".join(letters) + "," * (len(letters) == 1)
-                shapes[form, entry.layer, entry.variable] = f"({shape})"
+        shapes = _list_shapes(part, config, columns, labels)
         for row in weight_names.TABLE[part]:
             if row.layer == names.SEGMENT_EMBEDDING and not config.family.segments:
                 continue
-            key = (row.layer.replace("{n}", "1"), row.variable)
+            layer = row.layer.replace("{n}", "1")
+            formats = weight_names.COLUMNS
             variables.append(
                 {
                     "layer": row.layer,
                     "variable": row.variable,
-                    "names": {
-                        form: row.names.get(columns.get(form, "")) for form in weight_names.COLUMNS
-                    },
-                    "shapes": {form: shapes.get((form, *key)) for form in weight_names.COLUMNS},
+                    "names": {form: row.names.get(columns.get(form, "")) for form in formats},
+                    "shapes": {form: shapes.get((form, layer, row.variable)) for form in formats},
                 }
             )
     return variables
+
+
+def _list_shapes(
+    part: str, config: BertConfig, columns: dict[str, str], labels: str
+) -> dict[tuple[str, str, str], str]:
+    """Return the shapes of a part's variables in letters, by format, layer and variable."""
+    shapes = {}
+    for form, column in columns.items():
+        for entry in weight_names.entries([part], config, column, _LABELS):
+            letters = [_LETTER_OF_SIZE[size].replace("K", labels) for size in entry.shape]
+            comma = "," if len(letters) == 1 else ""
+            shapes[form, entry.layer, entry.variable] = f"({', '.join(letters)}{comma})"
+    return shapes
 
 
 def _sizes_of(config: BertConfig) -> BertConfig:

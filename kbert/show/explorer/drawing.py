@@ -1,5 +1,6 @@
 """Boxes, edges and frames laid out from bottom to top by Graphviz: plain numbers, no picture."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,13 +51,19 @@ def _dot(drawing: Drawing) -> str:
         f"graph [rankdir=BT{limits} nodesep=0.22 ranksep=0.23 pad=0]",
         'node [shape=box fixedsize=true label="" margin=0]',
     ]
-    for name, sides in drawing.nodes.items():
-        width, height = (side / graphviz.POINTS for side in sides)
-        lines.append(f"{ids[name]} [width={width:.4f} height={height:.4f}]")
+    for name, (width, height) in drawing.nodes.items():
+        inches = width / graphviz.POINTS, height / graphviz.POINTS
+        lines.append(f"{ids[name]} [width={inches[0]:.4f} height={inches[1]:.4f}]")
+
     for frame, members in drawing.frames.items():
-        lines += [f"subgraph cluster_{frame} {{", f"graph [margin={_MARGIN} {_HEADER}]"]
+        lines.append(f"subgraph cluster_{frame} {{")
+        lines.append(f"graph [margin={_MARGIN} {_HEADER}]")
         lines += [ids[name] for name in members]
-    return "\n".join([*lines, *["}"] * len(drawing.frames), *_dot_edges(drawing, ids), "}"]) + "\n"
+    lines += ["}"] * len(drawing.frames)  # each lies in the one before
+
+    lines += _dot_edges(drawing, ids)
+    lines.append("}")
+    return "\n".join(lines) + "\n"
 
 
 def _dot_edges(drawing: Drawing, ids: Mapping[str, str]) -> Iterator[str]:
@@ -66,38 +73,66 @@ def _dot_edges(drawing: Drawing, ids: Mapping[str, str]) -> Iterator[str]:
         inputs = [source for source, target, _ in drawing.edges if target == name]
         step[name] = 1 + max((step.get(source, 0) for source in inputs), default=0)
     for source, target, tensor in drawing.edges:
-        far = tensor or step[target] - step[source] != 1
-        yield f"{ids[source]} -> {ids[target]} [weight={1 if far and step[source] > 1 else 12}]"
+        is_next = not tensor and step[target] - step[source] == 1
+        weight = 12 if is_next or step[source] <= 1 else 1
+        yield f"{ids[source]} -> {ids[target]} [weight={weight}]"
 
 
 def _geometry(drawing: Drawing, layout: Mapping) -> dict:
-    _, _, width, height = map(float, layout["bb"].split(","))
+    _, _, width, height = _numbers(layout["bb"])
     objects = {entry["name"]: entry for entry in layout["objects"]}
-    ids = {name: f"n{number}" for number, name in enumerate(drawing.nodes)}
-    nodes, frames, edges = {}, {}, []
+    objects_of_boxes = {name: objects[f"n{n}"] for n, name in enumerate(drawing.nodes)}
+
+    nodes = {}
     for name, (wide, high) in drawing.nodes.items():
-        x, y = map(float, objects[ids[name]]["pos"].split(","))
+        x, y = _numbers(objects_of_boxes[name]["pos"])
         nodes[name] = _round(x - wide / 2, height - y - high / 2, wide, high)
+
+    frames = {}
     for frame in drawing.frames:
-        left, low, right, top = map(float, objects[f"cluster_{frame}"]["bb"].split(","))
+        left, low, right, top = _numbers(objects[f"cluster_{frame}"]["bb"])
         frames[frame] = _round(left, height - top, right - left, top - low)
-    positions: dict[tuple[int, int], list[str]] = {}  # Graphviz's edges have an order of their own
-    for entry in layout["edges"]:
-        positions.setdefault((entry["tail"], entry["head"]), []).append(entry["pos"])
-    for source, target, tensor in drawing.edges:
-        if drawing.curved:
-            ends = objects[ids[source]]["_gvid"], objects[ids[target]]["_gvid"]
-            tip, *rest = positions[ends].pop(0).split(" ")  # the arrow's tip is the last point
-            pairs = [map(float, at.split(",")) for at in (*rest, tip.removeprefix("e,"))]
-            points = [number for x, y in pairs for number in _round(x, height - y)]
-        else:
-            # the other boxes, and the frames that neither end is in
-            obstacles = [box for name, box in nodes.items() if name not in (source, target)]
-            for frame, members in drawing.frames.items():
-                obstacles += [frames[frame]] * {source, target}.isdisjoint(members)
-            points = right_angles(nodes[source], nodes[target], obstacles)
-        edges.append([source, target, tensor, points])
+
+    if drawing.curved:
+        edges = _curve_edges(drawing, objects_of_boxes, layout["edges"], height)
+    else:
+        edges = _route_edges(drawing, nodes, frames)
     return {"size": _round(width, height), "nodes": nodes, "frames": frames, "edges": edges}
+
+
+def _curve_edges(
+    drawing: Drawing, objects: Mapping[str, Mapping], laid: Sequence[Mapping], height: float
+) -> list[list]:
+    """Return the edges as Graphviz laid them, in the drawing's order instead of Graphviz's."""
+    positions: dict[tuple[int, int], list[str]] = {}
+    for entry in laid:
+        positions.setdefault((entry["tail"], entry["head"]), []).append(entry["pos"])
+
+    edges = []
+    for source, target, tensor in drawing.edges:
+        ends = objects[source]["_gvid"], objects[target]["_gvid"]
+        tip, *rest = positions[ends].pop(0).split(" ")  # the arrow's tip is the last point
+        points: list[float] = []
+        for position in [*rest, tip.removeprefix("e,")]:
+            x, y = _numbers(position)
+            points += _round(x, height - y)
+        edges.append([source, target, tensor, points])
+    return edges
+
+
+def _route_edges(
+    drawing: Drawing, nodes: Mapping[str, Box], frames: Mapping[str, Box]
+) -> list[list]:
+    """Return the edges with right angles, around other boxes and frames that neither end is in."""
+    edges = []
+    for source, target, tensor in drawing.edges:
+        obstacles = [box for name, box in nodes.items() if name not in (source, target)]
+        for frame, members in drawing.frames.items():
+            if source not in members and target not in members:
+                obstacles.append(frames[frame])
+        points = right_angles(nodes[source], nodes[target], obstacles)
+        edges.append([source, target, tensor, points])
+    return edges
 
 
 def right_angles(source: Box, target: Box, obstacles: Sequence[Box]) -> list[float]:
@@ -105,25 +140,35 @@ def right_angles(source: Box, target: Box, obstacles: Sequence[Box]) -> list[flo
 
     Graphviz's own `splines=ortho` ignores frames, and in Graphviz 2.42 it may end in an assertion.
     """
-    start, end = source[1], target[1] + target[3]
+    start = source[1]
+    end = target[1] + target[3]
     between = [
         (left - _GAP, left + width + _GAP)
         for left, top, width, height in obstacles
         if top < start and top + height > end
     ]
-    shared = max(source[0], target[0]), min(source[0] + source[2], target[0] + target[2])
-    low, high = max(_free(*shared, between), key=lambda part: part[1] - part[0])
+
+    # straight up, where both boxes have free room above each other
+    left = max(source[0], target[0])
+    right = min(source[0] + source[2], target[0] + target[2])
+    low, high = max(_free(left, right, between), key=lambda part: part[1] - part[0])
     if high > low:
         x = (low + high) / 2
         return _round(x, start, x, end)
-    centres = source[0] + source[2] / 2, target[0] + target[2] / 2
+
+    # from centre to centre, where nothing is between
+    source_x = source[0] + source[2] / 2
+    target_x = target[0] + target[2] / 2
     if not between:
         middle = (start + end) / 2
-        return _round(centres[0], start, centres[0], middle, centres[1], middle, centres[1], end)
-    low, high = min(low for low, _ in between), max(high for _, high in between)
-    x = low if sum(centres) < low + high + 2 else high  # left, where it is no farther
-    points = [*_leave(source, x, start), *reversed(_leave(target, x, end))]
-    return _round(*(number for point in points for number in point))
+        return _round(source_x, start, source_x, middle, target_x, middle, target_x, end)
+
+    # around all of it; at the left, where that is no farther
+    low = min(left for left, _ in between)
+    high = max(right for _, right in between)
+    x = low if source_x + target_x < low + high + 2 else high
+    points = _leave(source, x, start) + _leave(target, x, end)[::-1]
+    return _round(*itertools.chain.from_iterable(points))
 
 
 def _free(
@@ -144,6 +189,11 @@ def _leave(box: Box, x: float, edge: float) -> list[tuple[float, float]]:
         return [(x, edge)]
     middle = top + height / 2
     return [(left if x <= left else left + width, middle), (x, middle)]
+
+
+def _numbers(text: str) -> list[float]:
+    """Return Graphviz's numbers, which commas divide."""
+    return [float(number) for number in text.split(",")]
 
 
 def _round(*numbers: float) -> list[float]:

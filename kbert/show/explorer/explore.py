@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kbert.checkpoints.hub import hugging_face
 from kbert.checkpoints.hub.names import ModelName
@@ -117,60 +117,70 @@ def explore(
         OSError: no such checkpoint, or no file can be written at `output`.
         ImportError: Graphviz, which lays out the figure, is not installed.
     """
-    if not isinstance(start, str) or not isinstance(title, str | None):
-        name, value = ("title", title) if isinstance(start, str) else ("start", start)
-        raise ValueError(f"{name} must be a str, got {value!r:.60}")
-    if not isinstance(beside, bool):
-        raise ValueError(f"beside must be True or False, got {beside!r:.60}")
+    _require_types(start, title, beside)
     path = None if output is None else check_path(output)
     batch_size = require_positive("batch_size", batch_size)
-    spec: GraphSpec | None
-    facts: dict = {}
-    live: LivePart | None = None
-    if maps := _read_maps(source):
+    maps = _read_maps(source)
+    if maps:
         if sentences or weights or beside:
             raise ValueError("sentences, weights and beside go with a model, got an AttentionMap")
         return _explore_maps(maps, path, title, start)
-    options = _choose_weights(source, path, weights, beside)
-    make_live = _choose_live(options, sentences)
-    if isinstance(source, GraphSpec):
-        spec, name = source, "a GraphSpec"
-    elif isinstance(source, BertConfig):
-        spec, name = GraphSpec.of(source), "a BertConfig"
-    elif isinstance(source, (str, os.PathLike)) and not is_checkpoint(source):
-        spec, name = create_spec(source), os.fspath(source)
-    else:
-        from kbert.show.explorer.weights import read_bert, read_checkpoint, read_model
 
-        if isinstance(source, (str, os.PathLike)):
-            spec, facts, live = read_checkpoint(source, make_live)
-            name = _name_checkpoint(Path(source))
-        elif hasattr(source, "tokenizer"):
-            spec, facts, live = read_bert(cast("Bert", source), make_live)
-            name = facts["name"]
-        else:
-            spec, facts = read_model(source)
-            name = facts["name"]
+    options = _choose_weights(source, path, weights, beside)
+    name, spec, facts, live = _read_source(source, _choose_live(options, sentences))
     if sentences is not None and live is None:
+        given = os.fspath(source) if isinstance(source, (str, os.PathLike)) else f"{source!r:.60}"
         raise ValueError(
-            "sentences need a checkpoint or a kbert.Bert, with its tokenizer, got "
-            f"{os.fspath(source) if isinstance(source, (str, os.PathLike)) else source!r:.60}"
+            f"sentences need a checkpoint or a kbert.Bert, with its tokenizer, got {given}"
         )
+
     name = title or name
+    facts = facts | {"start": start}
+    packed = None
+    if beside and live is not None and path is not None:
+        live_data, packed = live
+        live_data.update(_describe_file(path, packed))
     if spec is None:
-        title = f"{name}: not a graph of kbert's"
-        data = facts | {"title": name, "start": start}
-        formulas = ["", *(row["params"] for row in data["graphs"]["all"]["before"])]
-        page = Explorer(title, write_page(title, data, formulas))
+        page = _explore_generic(name, facts)
     else:
-        if live is not None and beside and path is not None:
-            live[0].update(_describe_file(path, live[1]))
-        page = _explore_spec(spec, batch_size, name, facts | {"start": start}, live)
+        page = _explore_spec(spec, batch_size, name, facts, live)
     if path is not None:
-        packed = live[1] if live and beside else None
         _write(path, page, packed.data if packed else None)
         page = replace(page, path=path)
     return page
+
+
+def _require_types(start: object, title: object, beside: object) -> None:
+    """Raise a ValueError for options of another type."""
+    if not isinstance(start, str):
+        raise ValueError(f"start must be a str, got {start!r:.60}")
+    if not isinstance(title, str | None):
+        raise ValueError(f"title must be a str, got {title!r:.60}")
+    if not isinstance(beside, bool):
+        raise ValueError(f"beside must be True or False, got {beside!r:.60}")
+
+
+def _read_source(
+    source: Any, make_live: "MakeLive"
+) -> "tuple[str, GraphSpec | None, dict, LivePart | None]":
+    """Return the name of a source, its graph, what its page says of its weights, its live part."""
+    if isinstance(source, GraphSpec):
+        return "a GraphSpec", source, {}, None
+    if isinstance(source, BertConfig):
+        return "a BertConfig", GraphSpec.of(source), {}, None
+    is_path = isinstance(source, (str, os.PathLike))
+    if is_path and not is_checkpoint(source):
+        return os.fspath(source), create_spec(source), {}, None
+
+    from kbert.show.explorer.weights import read_bert, read_checkpoint, read_model
+
+    if is_path:
+        return _name_checkpoint(Path(source)), *read_checkpoint(source, make_live)
+    if hasattr(source, "tokenizer"):
+        spec, facts, live = read_bert(source, make_live)
+        return facts["name"], spec, facts, live
+    spec, facts = read_model(source)
+    return facts["name"], spec, facts, None
 
 
 def _choose_weights(
@@ -266,8 +276,9 @@ def _read_maps(source: Any) -> "list[AttentionWeights]":
         return []  # without NumPy, which a page of a configuration does not need
     from kbert.show.explorer.live.attention_weights import AttentionWeights
 
-    maps = source if isinstance(source, list) else [source]
-    return maps if all(isinstance(one, AttentionWeights) for one in maps) else []
+    items = source if isinstance(source, list) else [source]
+    is_maps = all(isinstance(item, AttentionWeights) for item in items)
+    return items if is_maps else []
 
 
 def _explore_maps(
@@ -345,6 +356,14 @@ def create_spec(source: BertConfig | str | os.PathLike, **options) -> GraphSpec:
         if str(source).endswith(".json"):
             raise
         raise FileNotFoundError(f"{error}, or a checkpoint") from None
+
+
+def _explore_generic(name: str, facts: dict) -> Explorer:
+    """Make the page of a model that is not a graph of kbert's."""
+    title = f"{name}: not a graph of kbert's"
+    data = facts | {"title": name}
+    formulas = [row["params"] for row in data["graphs"]["all"]["before"]]
+    return Explorer(title, write_page(title, data, ["", *formulas]))
 
 
 def _explore_spec(

@@ -36,24 +36,27 @@ STATES = {"closed": (False, False, False, False)} | {
 
 def figure_data(graphs: Mapping[str, Mapping[str, Sequence]]) -> dict[str, dict]:
     """Return the geometry of each graph in each state, by "graph/state"."""
-    return geometries(
-        {
-            f"{kind}/{key}": _draw(layers, *state)
-            for kind, layers in graphs.items()
-            for key, state in STATES.items()
-        }
-    )
+    drawings = {}
+    for kind, layers in graphs.items():
+        for key, state in STATES.items():
+            drawings[f"{kind}/{key}"] = _draw(layers, *state)
+    return geometries(drawings)
 
 
 def _draw(
     layers: Mapping[str, Sequence], is_open: bool, before: bool, after: bool, attention: bool
 ) -> Drawing:
-    block = _size_boxes(layers, BLOCK, attention) if is_open else {ENCODER: _CLOSED}
+    if is_open:
+        block, last = _size_boxes(layers, BLOCK, attention), OUTPUT
+    else:
+        block, last = {ENCODER: _CLOSED}, ENCODER
     first = BLOCKS_BEFORE if before else names.EMBEDDING_NORM
-    last = BLOCKS_AFTER if after else OUTPUT if is_open else ENCODER
+    if after:
+        last = BLOCKS_AFTER
     boxes = {"{hidden}": first, "{last}": last}  # where a row's input is drawn
     if attention:
         boxes[ATTENTION] = f"{ATTENTION}/attention_output"
+
     nodes = _size_boxes(layers, BEFORE)
     edges: list[Edge] = []
     if before or not is_open:
@@ -68,6 +71,7 @@ def _draw(
         edges.append((OUTPUT, BLOCKS_AFTER, 0))
     nodes |= _size_boxes(layers, AFTER)
     edges += _connect([*layers[BEFORE], *layers[AFTER]], boxes)
+
     frames = {"block": list(block)} if is_open else {}
     if attention:
         frames["attention"] = [name for name in block if name.startswith(f"{ATTENTION}/")]
@@ -96,8 +100,9 @@ def _connect(layers: Sequence, boxes: Mapping[str, str]) -> list[Edge]:
             if row.name not in boxes:
                 edges.append((source, row.name, tensor))
                 continue
-            inner = [f"{ATTENTION}/{part}" for part in ("query", "key", "value")]
+            projections = [f"{ATTENTION}/{part}" for part in ("query", "key", "value")]
             heads = f"{ATTENTION}/heads"
-            edges += [(source, part, tensor) for part in inner]
-            edges += [*((part, heads, 0) for part in inner), (heads, boxes[ATTENTION], 0)]
+            edges += [(source, projection, tensor) for projection in projections]
+            edges += [(projection, heads, 0) for projection in projections]
+            edges.append((heads, boxes[ATTENTION], 0))
     return edges

@@ -7,19 +7,50 @@ COUNTING = ("counting.js", "rules.js", "graph.js")  # what needs no browser
 _STYLES = ("style.css", "figure.css", "small.css", "tour/tour.css")
 _SENTENCE_STYLES = ("sentence/sentence.css", "stage/stage.css", "attention/attention.css")
 _FRAME = (
-    *("dom.js", "state.js", "edges.js", "drawn.js", "view.js", "panel.js", "weights.js"),
-    *("fields.js", "totals.js", "scale.js", "search.js", "table.js", "downloads.js"),
-    *("sheet.js", "tour/chapters.js", "tour/tour.js"),
+    "dom.js",
+    "state.js",
+    "edges.js",
+    "drawn.js",
+    "view.js",
+    "panel.js",
+    "weights.js",
+    "fields.js",
+    "totals.js",
+    "scale.js",
+    "search.js",
+    "table.js",
+    "downloads.js",
+    "sheet.js",
+    "tour/chapters.js",
+    "tour/tour.js",
 )
 _SENTENCE = (
-    *("attention/lines.js", "attention/all_heads.js"),
-    *("sentence/address.js", "sentence/colours.js", "sentence/columns.js", "sentence/strips.js"),
-    *("sentence/stack.js", "sentence/heat.js", "sentence/running.js", "sentence/tokens.js"),
-    *("sentence/outputs.js", "sentence/changes.js", "sentence/sentence.js"),
-    *("stage/numbers.js", "stage/formulas.js", "stage/heat.js", "stage/plots.js"),
-    *("stage/embeddings.js", "stage/head_kinds.js", "stage/cell.js", "stage/attention.js"),
-    *("stage/feed_forward.js", "stage/norm.js", "stage/residual.js"),
-    *("stage/tensor.js", "stage/stage.js"),
+    "attention/lines.js",
+    "attention/all_heads.js",
+    "sentence/address.js",
+    "sentence/colours.js",
+    "sentence/columns.js",
+    "sentence/strips.js",
+    "sentence/stack.js",
+    "sentence/heat.js",
+    "sentence/running.js",
+    "sentence/tokens.js",
+    "sentence/outputs.js",
+    "sentence/changes.js",
+    "sentence/sentence.js",
+    "stage/numbers.js",
+    "stage/formulas.js",
+    "stage/heat.js",
+    "stage/plots.js",
+    "stage/embeddings.js",
+    "stage/head_kinds.js",
+    "stage/cell.js",
+    "stage/attention.js",
+    "stage/feed_forward.js",
+    "stage/norm.js",
+    "stage/residual.js",
+    "stage/tensor.js",
+    "stage/stage.js",
 )
 # By DATA.live.place: the scripts that give the page its numbers.
 _NUMBERS = {
@@ -39,7 +70,8 @@ def list_styles(live: dict[str, Any] | None) -> list[str]:
     if live is None:
         styles += ["zoomed.css", "list.css"]  # with a sentence the figure is one column instead
     else:
-        styles += [*_SENTENCE_STYLES, *_list_attribution(live, "css")]
+        styles += _SENTENCE_STYLES
+        styles += _list_attribution(live, "css")
         if not live.get("isSized", True):  # attention maps of a model that is not known
             styles.append("attention/unsized.css")
     return [*styles, "print.css"]
@@ -52,7 +84,8 @@ def list_scripts(data: dict[str, Any]) -> list[str]:
     if live is None:
         scripts += ["zoomed.js", "list.js"]
     else:
-        scripts += [*_list_attribution(live, "js"), *_SENTENCE]
+        scripts += _list_attribution(live, "js")
+        scripts += _SENTENCE
         scripts += [f"sentence/answers/{output}.js" for output in live["outputs"]]
     return [*scripts, "main.js"]
 

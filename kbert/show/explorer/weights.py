@@ -1,6 +1,7 @@
 """Weights that a page shows, a checkpoint's or a model's; models that kbert did not build."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import numpy as np
 from kbert.checkpoints import fitting, formats
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.checkpoint import Checkpoint
+from kbert.checkpoints.weight_names import Entry
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph.accounting import DTYPES
 from kbert.graph.closed_form import Row, sources
@@ -41,11 +43,13 @@ def read_checkpoint(
     with formats.open_checkpoint(source) as checkpoint:
         fit = fitting.fit(checkpoint, checkpoint.spec)
         fit.check(checkpoint.source)
-        paths = {entry.name: f"{entry.layer}/{entry.variable}" for entry in fit.entries}
-        readers = {
-            path: fit.tensors[name].read for name, path in paths.items() if name in fit.tensors
-        }
-        missing = [path for name, path in paths.items() if name not in fit.tensors]
+        readers, missing = {}, []
+        for entry in fit.entries:
+            path = f"{entry.layer}/{entry.variable}"
+            if entry.name in fit.tensors:
+                readers[path] = fit.tensors[entry.name].read
+            else:
+                missing.append(path)
         class_name = f", {checkpoint.architecture}" if checkpoint.architecture else ""
         facts = {
             "origin": f"a checkpoint, format {checkpoint.format}{class_name}",
@@ -72,16 +76,21 @@ def _read_live_model(checkpoint: Checkpoint, fit: fitting.Fit) -> LiveModel:
     if checkpoint.vocabulary is not None:
         tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules))
         checkpoint = checkpoint.replace_pad_id(tokenizer.pad_id)
-    readers = {
-        f"{entry.layer}/{entry.variable}": (
-            lambda entry=entry: put_outputs_first(fit.tensors[entry.name].read(), entry)
-        )
-        for entry in fit.entries
-        if entry.name in fit.tensors
-    }
+
+    def read(entry: Entry) -> np.ndarray:
+        return put_outputs_first(fit.tensors[entry.name].read(), entry)
+
+    readers = {}
+    for entry in fit.entries:
+        if entry.name in fit.tensors:
+            readers[f"{entry.layer}/{entry.variable}"] = functools.partial(read, entry)
     return LiveModel(
-        *(checkpoint.spec, tokenizer, readers, checkpoint.labels),
-        *(checkpoint.sentence, checkpoint.problem_type),
+        checkpoint.spec,
+        tokenizer,
+        readers,
+        checkpoint.labels,
+        checkpoint.sentence,
+        checkpoint.problem_type,
     )
 
 
@@ -109,13 +118,12 @@ def read_model(model) -> tuple[GraphSpec | None, dict]:
         facts |= describe_layers(model_rows(model))
     import keras
 
-    readers = {
-        f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": (
-            lambda weight=weight: keras.ops.convert_to_numpy(weight)
-        )
-        for layer in model.layers
-        for weight in layer.weights
-    }
+    readers = {}
+    for layer in model.layers:
+        for weight in layer.weights:
+            _, _, name = weight.path.rpartition(f"{layer.name}/")
+            read = functools.partial(keras.ops.convert_to_numpy, weight)
+            readers[f"{layer.name}/{name}"] = read
     if spec is None:
         facts["variables"] = list_own_variables(readers)
     return spec, facts | {"tensors": _describe_all(readers)}
@@ -131,7 +139,10 @@ def describe_layers(layers: Sequence[Row]) -> dict:
         raise ValueError(
             f"explore draws models of at most {MOST_LAYERS:,} layers, got {len(layers):,}"
         )
-    edges = [(source, row.layer, tensor) for row in layers for source, tensor in sources(row)]
+    edges = []
+    for row in layers:
+        for source, tensor in sources(row):
+            edges.append((source, row.layer, tensor))
     nodes = {row.layer: (_width(row), _HEIGHT) for row in layers}
     rows = [
         {
@@ -163,10 +174,11 @@ def describe_layers(layers: Sequence[Row]) -> dict:
 
 def list_own_variables(paths: Iterable[str]) -> list[dict]:
     """Return the variables, "layer/variable" each, of a model that kbert did not build."""
-    return [
-        {"layer": layer, "variable": name, "names": {}, "shapes": {}}
-        for layer, _, name in (path.partition("/") for path in paths)
-    ]
+    variables = []
+    for path in paths:
+        layer, _, name = path.partition("/")
+        variables.append({"layer": layer, "variable": name, "names": {}, "shapes": {}})
+    return variables
 
 
 def _width(row: Row) -> float:
@@ -190,31 +202,45 @@ def describe_tensor(array: np.ndarray) -> dict:
     `notFinite` is how many numbers are NaN or infinite.
     """
     flat = np.asarray(array).reshape(-1)
-    statistics: dict[str, Any] = {"shape": list(array.shape), "dtype": str(array.dtype)}
-    chunks = [_finite(flat[start : start + _AT_ONCE]) for start in range(0, flat.size, _AT_ONCE)]
-    chunks = [chunk for chunk in chunks if chunk.size]
+    chunks = []
+    for start in range(0, flat.size, _AT_ONCE):
+        chunk = _finite(flat[start : start + _AT_ONCE])
+        if chunk.size:
+            chunks.append(chunk)
+
     count = sum(chunk.size for chunk in chunks)
-    statistics["notFinite"] = int(flat.size - count)
+    statistics: dict[str, Any] = {
+        "shape": list(array.shape),
+        "dtype": str(array.dtype),
+        "notFinite": int(flat.size - count),
+    }
     if not count:
         return statistics
+
     mean = sum(float(chunk.sum(dtype="float64")) for chunk in chunks) / count
-    low, high = float(min(map(np.min, chunks))), float(max(map(np.max, chunks)))
+    low = float(min(chunk.min() for chunk in chunks))
+    high = float(max(chunk.max() for chunk in chunks))
     ends = low, high if high > low else low + 1
-    histogram = sum(np.histogram(chunk.astype("float64"), BINS, ends)[0] for chunk in chunks)
+    histogram = np.zeros(BINS, "int64")
+    for chunk in chunks:
+        histogram += np.histogram(chunk.astype("float64"), BINS, ends)[0]
     return statistics | {
         "mean": mean,
         "std": (_squares(chunks, mean) / count) ** 0.5,
         "norm": _squares(chunks, 0.0) ** 0.5,
         "min": low,
         "max": high,
-        "histogram": np.asarray(histogram).tolist(),
+        "histogram": histogram.tolist(),
     }
 
 
 def _squares(chunks: list[np.ndarray], middle: float) -> float:
     """Return the sum of the squares of the distances from a number."""
-    differences = (np.subtract(chunk, middle, dtype="float64") for chunk in chunks)
-    return sum(float(np.vdot(one, one)) for one in differences)
+    total = 0.0
+    for chunk in chunks:
+        distances = np.subtract(chunk, middle, dtype="float64")
+        total += float(np.vdot(distances, distances))
+    return total
 
 
 def _finite(chunk: np.ndarray) -> np.ndarray:

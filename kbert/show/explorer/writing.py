@@ -27,11 +27,10 @@ def write_page(title: str, data: dict, formulas: list[str], weights: bytes = b""
     """
     font = base64.b64encode((FOLDER / _FONT).read_bytes()).decode()
     live = data.get("live")
-    code = [
-        counting_script(data, formulas),
-        *(live_scripts(live) if live else []),
-        _read_code(*scripts.list_scripts(data)),
-    ]
+    code = [counting_script(data, formulas)]
+    if live:
+        code += live_scripts(live)
+    code.append(_read_code(*scripts.list_scripts(data)))
     slots = {
         "TITLE": html.escape(printable.line(title)),
         "STYLE": f"{palette.write_css()}\n{_read_code(*scripts.list_styles(live))}",
@@ -103,6 +102,17 @@ def counting_script(data: dict, formulas: list[str]) -> str:
     )
 
 
+def _read_document() -> dict[str, list]:
+    """Return the document's shapes and parameters; of its blocks the first, as block {n}."""
+    rows = {}
+    for row in document_004():
+        is_later_block = row.layer.startswith("Encoder-") and not row.layer.startswith("Encoder-1-")
+        if not is_later_block:
+            layer = row.layer.replace("Encoder-1-", "Encoder-{n}-")
+            rows[layer] = [row.output_shape, row.params]
+    return rows
+
+
 def notes_data(model_type: str = "bert") -> dict:
     """By layer, a block's as those of block {n}: notes (notes.tsv), the document's row, errata.
 
@@ -114,10 +124,6 @@ def notes_data(model_type: str = "bert") -> dict:
         return {"notes": notes, "document": {}, "errata": []}
     return {
         "notes": {layer: {"does": does, "document": text} for layer, does, text in lines},
-        "document": {
-            row.layer.replace("Encoder-1-", "Encoder-{n}-"): [row.output_shape, row.params]
-            for row in document_004()
-            if not row.layer.startswith("Encoder-") or row.layer.startswith("Encoder-1-")
-        },
-        "errata": [asdict(one) | {"source_says": one.source_says} for one in errata()],
+        "document": _read_document(),
+        "errata": [asdict(erratum) | {"source_says": erratum.source_says} for erratum in errata()],
     }

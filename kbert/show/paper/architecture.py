@@ -59,6 +59,8 @@ _GAP, _SHORT_GAP = 12.0, 8.0  # between boxes, and to the box of the same sublay
 _EMBEDDING_WIDTH, _BLOCK_WIDTH, _HEAD_WIDTH = 66.0, 104.0, 80.0
 _APART = 52.0  # of each of two columns from their middle
 _FRAME_WIDTH = 156.0
+_EMBEDDING_BOTTOM = LINE_HEIGHT + 14
+_SIGN_RADIUS = 5.5  # of the sum
 _SLIDE_MARGIN = 8.0
 _COLUMN_GAP = 34.0  # between the blocks and the head beside them
 
@@ -70,17 +72,18 @@ def draw_architecture(
     layers = _hide_dropouts(closed_form.rows(spec))
     before = [row for row in layers if row.layer.startswith(("Embedding", "Input-T", "Input-S"))]
     before += [row for row in layers if row.layer in (names.PACKED_POSITIONS, names.PACKED_TEXTS)]
-    blocks = [
-        [row for row in layers if names.block_of(row.layer) == number]
-        for number in range(1, spec.config.num_hidden_layers + 1)
-    ]
-    inside = {row.layer for block in blocks for row in block}
-    after = [row for row in layers if row not in before and row.layer not in inside]
+    blocks = []
+    for number in range(1, spec.config.num_hidden_layers + 1):
+        blocks.append([row for row in layers if names.block_of(row.layer) == number])
+    outside = [row for row in layers if not names.block_of(row.layer)]
+    after = [row for row in outside if row not in before]
 
     body, top = _draw_embeddings(before)
     for count, number, block in _group(blocks, collapse):
         label = f"{count} ×" if collapse else f"{number}"
-        shapes, top = _draw_block(block, "" if len(blocks) == 1 else label, top)
+        if len(blocks) == 1:
+            label = ""
+        shapes, top = _draw_block(block, label, top)
         body += shapes
 
     head = _Head(after, names.encoder_output(len(blocks)), spec.outputs)
@@ -141,24 +144,35 @@ def _draw_embeddings(layers: Sequence[Row]) -> tuple[list[Shape], float]:
         columns[names.POSITION_EMBEDDING] = step
 
     shapes: list[Shape] = []
-    bottom = LINE_HEIGHT + 14
-    plus = bottom + _TWO_LINES + 17
+    plus = _EMBEDDING_BOTTOM + _TWO_LINES + 17  # the middle of the sign of the sum
     for name, x in columns.items():
-        row = by_name[name]
-        left = x - _EMBEDDING_WIDTH / 2
-        box = Box(left, bottom, _EMBEDDING_WIDTH, _TWO_LINES, _title(row), "embedding")
-        shapes.append(box)
-        if inputs := [_INPUTS[source] for source, _ in sources(row) if source in _INPUTS]:
-            text = ", ".join(line for lines in inputs for line in lines)
-            shapes += [Text(x, LINE_HEIGHT / 2, (text,)), _rise(x, LINE_HEIGHT + 2, bottom)]
+        shapes += _draw_embedding(by_name[name], x)
+        top = _EMBEDDING_BOTTOM + _TWO_LINES
         if x == 0:
-            shapes.append(_rise(x, box.top, plus - 5.5))
+            shapes.append(_rise(x, top, plus - _SIGN_RADIUS))
         else:
-            side = 5.5 if x > 0 else -5.5
-            shapes.append(Line(((x, box.top), (x, plus), (side, plus))))
+            side = _SIGN_RADIUS if x > 0 else -_SIGN_RADIUS
+            shapes.append(Line(((x, top), (x, plus), (side, plus))))
     shapes += sum_sign(0.0, plus)
-    norm = Box(-_BLOCK_WIDTH / 2, plus + 5.5 + _GAP, _BLOCK_WIDTH, _ONE_LINE, ("Norm",), "norm")
-    return [*shapes, _rise(0.0, plus + 5.5, norm.bottom), norm], norm.top
+
+    start = plus + _SIGN_RADIUS
+    norm = Box(-_BLOCK_WIDTH / 2, start + _GAP, _BLOCK_WIDTH, _ONE_LINE, ("Norm",), "norm")
+    return [*shapes, _rise(0.0, start, norm.bottom), norm], norm.top
+
+
+def _draw_embedding(row: Row, x: float) -> list[Shape]:
+    """Return the box of an embedding with its middle at x, and below it the input that it reads."""
+    bottom = _EMBEDDING_BOTTOM
+    left = x - _EMBEDDING_WIDTH / 2
+    box = Box(left, bottom, _EMBEDDING_WIDTH, _TWO_LINES, _title(row), "embedding")
+
+    words: list[str] = []
+    for source, _ in sources(row):
+        words += _INPUTS.get(source, ())
+    if not words:
+        return [box]
+    text = Text(x, LINE_HEIGHT / 2, (", ".join(words),))
+    return [box, text, _rise(x, LINE_HEIGHT + 2, bottom)]
 
 
 def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[Shape], float]:
@@ -170,20 +184,24 @@ def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[S
     fork = frame_bottom + 7  # where the residual connection leaves it
     for row in layers:
         part = row.layer.removeprefix(names.encoder(names.block_of(row.layer), ""))
+        is_attention = row.type == "MultiHeadAttention"
         if part == names.QUERIES:
             shapes += _draw_queries(row, y, fork)
-            y, fork = fork + 9 + _ONE_LINE, fork + 9 + _ONE_LINE + 7
+            y = fork + 9 + _ONE_LINE
+            fork = y + 7
         elif row.type == "Add":
             continue  # in one box with the norm that follows
         elif row.type == "LayerNormalization":
             box = _block_box(row, y + _SHORT_GAP, ("Add & Norm",))
             residual = ((0.0, fork), (left + 11, fork), (left + 11, box.y), (box.left, box.y))
             shapes += [_rise(0.0, y, box.bottom), Line(residual), box]
-            y, fork = box.top, box.top + 8
+            y = box.top
+            fork = y + 8
         else:
-            box = _block_box(row, fork + (18 if row.type == "MultiHeadAttention" else 10))
+            gap = 18 if is_attention else 10
+            box = _block_box(row, fork + gap)
             shapes += [_rise(0.0, y, box.bottom), box]
-            if row.type == "MultiHeadAttention" and len(sources(row)) == 1:
+            if is_attention and len(sources(row)) == 1:
                 shapes += _fan_out(fork + 8, box)
             y = box.top
 
@@ -229,13 +247,19 @@ class _Head:
 
     def __init__(self, layers: Sequence[Row], last: str, outputs: Sequence[str]):
         self.layers = {row.layer: row for row in layers}
-        self.last, self.outputs = last, outputs
+        self.last = last
+        self.outputs = outputs
         self.readers: dict[str, list[str]] = {}
         for row in layers:
-            own = [source for source, _ in sources(row) if source in self.layers]
-            read = [name for name in own if self.layers[name].type != "InputLayer"]
             if row.type != "InputLayer":
-                self.readers.setdefault(read[0] if read else last, []).append(row.layer)
+                self.readers.setdefault(self._find_source(row), []).append(row.layer)
+
+    def _find_source(self, row: Row) -> str:
+        """Return the first layer of the head that a row reads; else the last block."""
+        for source, _ in sources(row):
+            if source in self.layers and self.layers[source].type != "InputLayer":
+                return source
+        return self.last
 
     def draw(self, x: float, y: float) -> list[Shape]:
         """Return the shapes above a point; the outputs' texts stand at one height."""
@@ -253,22 +277,25 @@ class _Head:
             readers.insert(0, None)
         if readers == [None]:
             return [], [(name, x, y)]
+
         shapes: list[Shape] = []
         ends: list[tuple[str, float, float]] = []
         fork = y + 9
         for number, reader in enumerate(readers):
-            column = x if len(readers) == 1 else x + _APART * (2 * number - len(readers) + 1)
-            bottom = y + _GAP if column == x else fork + 12
-            start = ((x, y), (x, fork), (column, fork))
+            column = x + _APART * (2 * number - len(readers) + 1)  # one alone stands at x
+            is_straight = column == x
+            bottom = y + _GAP if is_straight else fork + 12
+            around = ((x, y), (x, fork), (column, fork), (column, bottom))
             if reader is None:
-                shapes.append(Line((*start, (column, bottom)), arrow=False))
+                shapes.append(Line(around, arrow=False))
                 ends.append((name, column, bottom))
                 continue
+
             box = self._box(reader, column, bottom)
-            arrow = _rise(x, y, bottom) if column == x else Line((*start, (column, bottom)))
-            side = _side_input(self.layers[reader], box, column - _HEAD_WIDTH / 2 - 12)
+            shapes += [_rise(x, y, bottom) if is_straight else Line(around), box]
+            shapes += _side_input(self.layers[reader], box, column - _HEAD_WIDTH / 2 - 12)
             above, outputs = self._draw_readers(reader, column, box.top)
-            shapes += [arrow, box, *side, *above]
+            shapes += above
             ends += outputs
         return shapes, ends
 
@@ -281,7 +308,8 @@ class _Head:
 def _title(row: Row) -> tuple[str, ...]:
     """Return a layer's name without its prefix, as lines."""
     part = row.layer
-    if block := names.block_of(row.layer):
+    block = names.block_of(row.layer)
+    if block:
         part = row.layer.removeprefix(names.encoder(block, ""))
     return _TITLES.get(part) or _TITLES_OF_TYPES.get(row.type, (row.type,))
 

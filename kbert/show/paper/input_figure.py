@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kbert.show.paper.placing import compose_figure, compose_slide, find_bounds, move
-from kbert.show.paper.shapes import LETTER_SIZE, PAGE, Box, Drawing, Shape, Text, measure
+from kbert.show.paper.shapes import (
+    LETTER_SIZE,
+    PAGE,
+    TEXT_SIZE,
+    Box,
+    Drawing,
+    Shape,
+    Text,
+    measure,
+)
 
 _HEIGHT = 17.0  # of a box
 _TOKEN_GAP = 12.0  # below the row of tokens
@@ -43,8 +52,9 @@ def draw_input(
     """
     tiers = _list_embeddings(tokens, segments, first_position)
     limit = PAGE - 2 if layout == "tall" else _SLIDE_TEXT_WIDTH
-    columns = range(len(tokens))
-    widths = [max(_measure_cell(tier.cells[column]) for tier in tiers) for column in columns]
+    widths = []
+    for column in range(len(tokens)):
+        widths.append(max(_measure_cell(tier.cells[column]) for tier in tiers))
 
     shapes: list[Shape] = []
     bottom = 0.0
@@ -60,10 +70,9 @@ def draw_input(
 def _list_embeddings(
     tokens: Sequence[str], segments: Sequence[int] | None, first_position: int
 ) -> list[Tier]:
-    tiers = [
-        Tier(("Input",), [(token, "", "input") for token in tokens]),
-        Tier(("Token", "Embeddings"), [("E", token, "embedding") for token in tokens]),
-    ]
+    inputs = [(token, "", "input") for token in tokens]
+    embeddings = [("E", token, "embedding") for token in tokens]
+    tiers = [Tier(("Input",), inputs), Tier(("Token", "Embeddings"), embeddings)]
     if segments is not None:
         letters = [_SEGMENTS[segment] for segment in segments]
         cells = [("E", letter, f"segment {letter}") for letter in letters]
@@ -75,13 +84,15 @@ def _list_embeddings(
 
 def _measure_cell(cell: tuple[str, str, str]) -> float:
     letter, subscript, _ = cell
-    width = measure(letter, LETTER_SIZE) + measure(subscript) if subscript else measure(letter)
+    size = LETTER_SIZE if subscript else TEXT_SIZE
+    width = measure(letter, size) + measure(subscript)
     return max(width + 2 * _PADDING, _HEIGHT)
 
 
 def _cut_bands(widths: Sequence[float], limit: float) -> list[tuple[int, int]]:
     """Return the first and the last but one column of each band; a column is never cut."""
-    bands, first, used = [], 0, 0.0
+    bands = []
+    first, used = 0, 0.0
     for column, width in enumerate(widths):
         if column > first and used + width > limit:
             bands.append((first, column))
@@ -97,7 +108,8 @@ def _draw_band(
     shapes: list[Shape] = []
     bottom = 0.0
     for number, tier in enumerate(tiers):
-        bottom -= _HEIGHT + (0 if number == 0 else _TOKEN_GAP if number == 1 else _GAP)
+        gaps = {0: 0.0, 1: _TOKEN_GAP}
+        bottom -= _HEIGHT + gaps.get(number, _GAP)
         shapes.append(Text(0.0, bottom + _HEIGHT / 2, tier.label, "start"))
         left = _LABELS_WIDTH
         for column in range(first, last):

@@ -54,6 +54,8 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
 
     size = (drawing.width * drawing.scale / 72, drawing.height * drawing.scale / 72)
     wanted = _SLIDE_DOTS_PER_INCH if drawing.scale > 1 else _DOTS_PER_INCH
+    dpi = min(wanted, _MOST_PIXELS / max(size))
+    metadata = {"CreationDate": None, "Title": drawing.title} if kind == "pdf" else {}
     file = io.BytesIO()
     fonts = {"font.family": ["DejaVu Sans", *_list_other_fonts(drawing)]}
     with (
@@ -68,9 +70,8 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
         axes.set(xlim=(0, drawing.width), ylim=(0, drawing.height))
         for shape in drawing.shapes:
             _draw_shape(axes, shape, drawing.scale)
-        metadata = {"CreationDate": None, "Title": drawing.title} if kind == "pdf" else {}
-        dpi = min(wanted, _MOST_PIXELS / max(size))
         figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
+
     if any("missing from font" in str(warning.message) for warning in caught):
         _logger.warning(
             "no font of this machine has all letters of the text: those without one are boxes in "
@@ -121,10 +122,12 @@ def _draw_shape(axes, shape, scale: float) -> None:
 def _path_of(line: Line):
     from matplotlib.path import Path
 
-    codes = {"M": [Path.MOVETO], "L": [Path.LINETO], "Q": [Path.CURVE3, Path.CURVE3]}
-    steps = round_corners(line)
-    points = [point for _, step in steps for point in step]
-    return Path(points, [code for letter, _ in steps for code in codes[letter]])
+    codes_of_letter = {"M": [Path.MOVETO], "L": [Path.LINETO], "Q": [Path.CURVE3, Path.CURVE3]}
+    points, codes = [], []
+    for letter, step in round_corners(line):
+        points += step
+        codes += codes_of_letter[letter]
+    return Path(points, codes)
 
 
 def _draw_text(

@@ -77,7 +77,7 @@ def _find_sides(shape: Shape) -> Bounds:
     if isinstance(shape, Circle):
         radius = shape.radius
         return Bounds(shape.x - radius, shape.y - radius, shape.x + radius, shape.y + radius)
-    width = max(map(measure, shape.lines))
+    width = max(measure(line) for line in shape.lines)
     left = shape.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[shape.align] * width
     half = len(shape.lines) * LINE_HEIGHT / 2
     return Bounds(left, shape.y - half, left + width, shape.y + half)

@@ -124,9 +124,13 @@ class Drawing:
 
 def list_letters(drawing: Drawing) -> str:
     """Return all letters of a figure."""
-    texts = [shape for shape in drawing.shapes if isinstance(shape, (Box, Text))]
-    subscripts = [shape.subscript for shape in texts if isinstance(shape, Box)]
-    return "".join([*(line for shape in texts for line in shape.lines), *subscripts])
+    texts: list[str] = []
+    for shape in drawing.shapes:
+        if isinstance(shape, (Box, Text)):
+            texts += shape.lines
+        if isinstance(shape, Box):
+            texts.append(shape.subscript)
+    return "".join(texts)
 
 
 def sum_sign(x: float, y: float, radius: float = 5.5) -> list[Shape]:

@@ -1,5 +1,6 @@
 """A figure as SVG, with texts that can be searched and edited."""
 
+from collections.abc import Sequence
 from html import escape
 
 from kbert.io import printable
@@ -16,6 +17,7 @@ from kbert.show.paper.shapes import (
     Circle,
     Drawing,
     Line,
+    Point,
     Shape,
     Text,
     arrow_head,
@@ -49,10 +51,8 @@ def _write_shape(shape: Shape, height: float) -> list[str]:
         size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"'
         box = f'<rect class="{shape.kind}" {origin} {size} rx="{shape.corner:g}"'
         box += f' fill="{FILLS[shape.kind]}" {outline}/>'
-        return [
-            box,
-            *_write_lines(shape.lines, shape.x, shape.y, height, "middle", shape.subscript),
-        ]
+        texts = _write_lines(shape.lines, shape.x, shape.y, height, "middle", shape.subscript)
+        return [box, *texts]
     if isinstance(shape, Text):
         return _write_lines(shape.lines, shape.x, shape.y, height, shape.align)
     if isinstance(shape, Circle):
@@ -62,15 +62,18 @@ def _write_shape(shape: Shape, height: float) -> list[str]:
 
 
 def _write_line(line: Line, height: float, outline: str) -> list[str]:
-    path = " ".join(
-        letter + " ".join(f"{_number(x)},{_number(height - y)}" for x, y in points)
-        for letter, points in round_corners(line)
-    )
-    written = [f'<path d="{path}" fill="none" {outline}/>']
+    steps = []
+    for letter, points in round_corners(line):
+        steps.append(letter + _write_points(points, height))
+    written = [f'<path d="{" ".join(steps)}" fill="none" {outline}/>']
     if line.arrow:
-        corners = " ".join(f"{_number(x)},{_number(height - y)}" for x, y in arrow_head(line))
-        written.append(f'<polygon points="{corners}"/>')
+        written.append(f'<polygon points="{_write_points(arrow_head(line), height)}"/>')
     return written
+
+
+def _write_points(points: Sequence[Point], height: float) -> str:
+    """Return points as SVG counts, from the top."""
+    return " ".join(f"{_number(x)},{_number(height - y)}" for x, y in points)
 
 
 def _write_lines(

@@ -73,19 +73,18 @@ def to_tikz(drawing: Drawing) -> bytes:
         "strut": (_CAPITAL + 2 * _DEPTH) * scale,
     }
     texts = {"t1": encoding, "and_t1": f" and {encoding}" if encoding else ""}
+    values = texts | {name: _number(size) for name, size in sizes.items()}
+
+    lines = [f"{LATEX_MARK}: {printable.line(drawing.title)}"]
+    lines += _warn_of_letters(drawing)
+    lines.append((_HEAD % values).strip())
     colours = {**FILLS, "ink": INK}
-    lines = [
-        f"{LATEX_MARK}: {printable.line(drawing.title)}",
-        *_warn_of_letters(drawing),
-        (_HEAD % (texts | {name: _number(size) for name, size in sizes.items()})).strip(),
-        *(
-            f"\\definecolor{{{_colour(kind)}}}{{HTML}}{{{colour[1:].upper()}}}"
-            for kind, colour in colours.items()
-        ),
-        "\\color{" + _colour("ink") + "}",
-        f"\\useasboundingbox (0,0) rectangle ({_number(drawing.width)},{_number(drawing.height)});",
-        *(_write_shape(shape, scale) for shape in drawing.shapes),
-    ]
+    for kind, colour in colours.items():
+        lines.append(f"\\definecolor{{{_colour(kind)}}}{{HTML}}{{{colour[1:].upper()}}}")
+    lines.append("\\color{" + _colour("ink") + "}")
+    corner = f"({_number(drawing.width)},{_number(drawing.height)})"
+    lines.append(f"\\useasboundingbox (0,0) rectangle {corner};")
+    lines += [_write_shape(shape, scale) for shape in drawing.shapes]
     return ("\n".join(lines) + "\n" + _FOOT).encode()
 
 

@@ -50,9 +50,9 @@ def pack_weights(weights: np.ndarray, blocks: Sequence[int], heads: Sequence[int
     count = min(LARGEST, weights.shape[-1])
     columns = np.empty((*weights.shape[:-1], count), "<u2")
     largest = np.empty(columns.shape, "float32")
-    for one in np.ndindex(weights.shape[:2]):  # head by head: the indices take twice the memory
-        columns[one] = np.argsort(-weights[one], axis=-1, kind="stable")[:, :count]
-        largest[one] = np.take_along_axis(weights[one], columns[one].astype("int64"), -1)
+    for head in np.ndindex(weights.shape[:2]):  # one by one: the indices take twice the memory
+        columns[head] = np.argsort(-weights[head], axis=-1, kind="stable")[:, :count]
+        largest[head] = np.take_along_axis(weights[head], columns[head].astype("int64"), -1)
     return data | {
         "largest": count,
         "weights": _encode(_round(largest)),
@@ -69,11 +69,11 @@ def count_bytes(maps: int, tokens: int) -> int:
 
 def describe_left_out(weights: Sequence[np.ndarray]) -> str:
     """Return a sentence on the weights that are left out of maps, "" if none are."""
-    shares = [
-        float(np.sort(one, axis=-1)[..., -LARGEST:].sum(-1).mean())
-        for one in weights
-        if one.size > WHOLE
-    ]
+    shares = []
+    for maps in weights:
+        if maps.size > WHOLE:
+            largest = np.sort(maps, axis=-1)[..., -LARGEST:]
+            shares.append(float(largest.sum(-1).mean()))
     if not shares:
         return ""
     return (
@@ -84,90 +84,113 @@ def describe_left_out(weights: Sequence[np.ndarray]) -> str:
 
 def record_maps(maps: Sequence[AttentionWeights]) -> dict:
     """Return the recordings of maps, their precision, and what is left out, for DATA.live."""
-    stores = [_store_queries(one) for one in maps]
-    most = max((float(np.abs(x).max()) for store in stores for x in store.values()), default=0.0)
-    dtype = np.dtype("<f2" if most <= np.finfo("float16").max else "<f4")
+    stores = [_store_queries(attention) for attention in maps]
+    largest = 0.0
+    for store in stores:
+        for tensor in store.values():
+            largest = max(largest, float(np.abs(tensor).max()))
+    dtype = np.dtype("<f2" if largest <= np.finfo("float16").max else "<f4")
+
+    recordings = [
+        _record_map(attention, store, dtype) for attention, store in zip(maps, stores, strict=True)
+    ]
     has_queries = any(stores)
     return {
         "place": "recorded",
         "precision": dtype.name,
-        "recordings": [_record_map(*pair, dtype) for pair in zip(maps, stores, strict=True)],
+        "recordings": recordings,
         "leftOut": [f"{ALONE} and its queries and keys" if has_queries else ALONE],
-        "note": describe_left_out([one.weights for one in maps]),
-        "sentences": [clean_text(one.text) for one in maps],
+        "note": describe_left_out([attention.weights for attention in maps]),
+        "sentences": [clean_text(attention.text) for attention in maps],
     }
 
 
-def _store_queries(one: AttentionWeights) -> dict[str, np.ndarray]:
+def _store_queries(attention: AttentionWeights) -> dict[str, np.ndarray]:
     """Return a map's queries and keys by their tensors' names, if there are any and not too many.
 
     Those of heads that the map lacks are zeros.
     """
-    if one.queries is None or one.keys is None or one.queries.size > MOST_QUERIES // 2:
+    queries, keys = attention.queries, attention.keys
+    if queries is None or keys is None or queries.size > MOST_QUERIES // 2:
         return {}
-    store, heads = {}, find_config(one).num_attention_heads
-    for part, arrays in (("query", one.queries), ("key", one.keys)):
-        for block, array in zip(one.layers, arrays, strict=True):  # (A, S, D)
+    store = {}
+    heads = find_config(attention).num_attention_heads
+    for part, arrays in (("query", queries), ("key", keys)):
+        for block, array in zip(attention.layers, arrays, strict=True):  # (A, S, D)
             whole = np.zeros((array.shape[1], heads, array.shape[2]), "float32")
-            whole[:, [head - 1 for head in one.heads]] = array.transpose(1, 0, 2)
+            whole[:, [head - 1 for head in attention.heads]] = array.transpose(1, 0, 2)
             store[f"{names.encoder(block, names.ATTENTION)}/{part}"] = whole
     return store
 
 
-def _record_map(one: AttentionWeights, store: dict[str, np.ndarray], dtype: np.dtype) -> dict:
-    numbers = np.concatenate([np.zeros(0), *(x.ravel() for x in store.values())])
-    segments = one.segments or (0,) * len(one.tokens)
+def _record_map(attention: AttentionWeights, store: dict[str, np.ndarray], dtype: np.dtype) -> dict:
+    tensors = [tensor.ravel() for tensor in store.values()]
+    numbers = np.concatenate([np.zeros(0), *tensors])
     return {
         "request": {
-            "text": clean_text(one.text),
+            "text": clean_text(attention.text),
             "pair": None,
             "off": {"heads": [], "attention": [], "residuals": [], "positions": False},
             "temperature": 1,
             "positions": [],
         },
         "milliseconds": 0,
-        "tokens": [
+        "tokens": _describe_tokens(attention),
+        "truncated": attention.truncated,
+        "tensors": [[name, list(tensor.shape)] for name, tensor in store.items()],
+        "outputs": {},
+        "data": _encode(numbers.astype(dtype)),
+        "attention": pack_weights(attention.weights, attention.layers, attention.heads),
+    }
+
+
+def _describe_tokens(attention: AttentionWeights) -> list[dict]:
+    """Return a map's tokens for a page; special ones have no letters of the text."""
+    segments = attention.segments or (0,) * len(attention.tokens)
+    tokens = []
+    for place, (token, segment) in enumerate(zip(attention.tokens, segments, strict=True)):
+        is_special = place in attention.special
+        tokens.append(
             {
                 "text": token,
                 "id": None,
                 "segment": int(segment),
-                "special": n in one.special,
+                "special": is_special,
                 "start": 0,
-                "end": int(n not in one.special),  # [CLS] and [SEP] have no letters of the text
+                "end": 0 if is_special else 1,
             }
-            for n, (token, segment) in enumerate(zip(one.tokens, segments, strict=True))
-        ],
-        "truncated": one.truncated,
-        "tensors": [[name, list(tensor.shape)] for name, tensor in store.items()],
-        "outputs": {},
-        "data": _encode(numbers.astype(dtype)),
-        "attention": pack_weights(one.weights, one.layers, one.heads),
-    }
+        )
+    return tokens
 
 
-def find_config(one: AttentionWeights) -> BertConfig:
+def find_config(attention: AttentionWeights) -> BertConfig:
     """Return the configuration of a map's model; of an unknown model one with the map's heads."""
-    if one.spec is not None:
-        return one.spec.config
-    heads, width = max(one.heads), 64 if one.queries is None else one.queries.shape[-1]
+    if attention.spec is not None:
+        return attention.spec.config
+    heads = max(attention.heads)
+    width = 64 if attention.queries is None else attention.queries.shape[-1]
     return BertConfig(
         hidden_size=heads * width,
-        num_hidden_layers=max(one.layers),
+        num_hidden_layers=max(attention.layers),
         num_attention_heads=heads,
         intermediate_size=4 * heads * width,
-        max_position_embeddings=len(one.tokens),
+        max_position_embeddings=len(attention.tokens),
     )
 
 
 def check_maps(maps: Sequence[AttentionWeights]) -> None:
     """Raise a ValueError for maps that no page can show together."""
-    for one in maps:
-        if not np.isfinite(one.weights).all():
+    for attention in maps:
+        if not np.isfinite(attention.weights).all():
             raise ValueError(
                 "weights must be finite for a page, got NaN or infinity in them: "
                 "load a model with finite weights"
             )
-    if len({find_config(one) if one.spec else one.weights.shape[:2] for one in maps}) > 1:
+    models = {
+        find_config(attention) if attention.spec else attention.weights.shape[:2]
+        for attention in maps
+    }
+    if len(models) > 1:
         raise ValueError("the attention maps of a page must be of one model, got several")
 
 

@@ -1,6 +1,7 @@
 """The live part of a page: what its scripts compute a sentence with, of a checkpoint or a model."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -82,15 +83,21 @@ def model_of_bert(bert: "Bert") -> LiveModel:
     from kbert.checkpoints.untrained_weights import find_untrained
 
     untrained = find_untrained(bert)
-    readers = {
-        entry.name: lambda entry=entry: put_outputs_first(
-            _to_numpy(variable_of(bert.model, entry)), entry
-        )
-        for entry in entries_of(bert.spec, "kbert")
-        if entry.layer not in untrained
-    }
+
+    def read(entry: Entry) -> np.ndarray:
+        return put_outputs_first(_to_numpy(variable_of(bert.model, entry)), entry)
+
+    readers = {}
+    for entry in entries_of(bert.spec, "kbert"):
+        if entry.layer not in untrained:
+            readers[entry.name] = functools.partial(read, entry)
     return LiveModel(
-        *(bert.spec, bert.tokenizer, readers, bert.labels, bert.sentence, bert.problem_type)
+        bert.spec,
+        bert.tokenizer,
+        readers,
+        bert.labels,
+        bert.sentence,
+        bert.problem_type,
     )
 
 

@@ -57,14 +57,15 @@ def compare_tensors(model: LiveModel, before: dict, after: dict) -> tuple[float,
     blocks = range(1, model.spec.config.num_hidden_layers + 1)
     states = [names.encoder_output(block) for block in (0, *blocks)]
     probs = [f"{names.encoder(block, names.ATTENTION)}/probs" for block in blocks]
-    hidden, attention = (
-        max(float(np.abs(after[name] - before[name]).max()) for name in group)
-        for group in (states, probs)
-    )
+
+    def find_largest(group: list[str]) -> float:
+        return max(float(np.abs(after[name] - before[name]).max()) for name in group)
+
     settings = choose_settings(model) or DEFAULT
     embeddings = [
         pool(settings, tensors[states[-1]], tensors.get(names.POOLER)).astype("float64")
         for tensors in (before, after)
     ]
     lengths = np.linalg.norm(embeddings[0]) * np.linalg.norm(embeddings[1])
-    return hidden, attention, float(embeddings[0] @ embeddings[1] / max(lengths, 1e-30))
+    cosine = float(embeddings[0] @ embeddings[1] / max(lengths, 1e-30))
+    return find_largest(states), find_largest(probs), cosine

@@ -39,13 +39,15 @@ def make_live_part(
     precision = None
     if options is not None and (options.is_requested or can_hold(model) or not sentences):
         precision = options.choose_precision(model.parameters, model.problem)
-    if options is not None and precision is not None and (name := _find_not_finite(model)):
-        problem = f"{name} has NaN or infinite numbers (kbert inspect lists all)"
+    not_finite = None if precision is None else _find_not_finite(model)
+    if options is not None and not_finite:
+        problem = f"{not_finite} has NaN or infinite numbers (kbert inspect lists all)"
         if options.is_requested:
             raise ValueError(f"weights in a page must be finite: {problem}")
         precision = None
         if not sentences:  # else recording them is what fails
             _logger.warning("no sentence goes through the page: %s", problem)
+
     if precision is not None:
         data, packed = pack_model(model, precision)
         return data | {

@@ -30,7 +30,8 @@ def compute_outputs(
 ) -> dict:
     """Return the outputs of the heads that the checkpoint has, by their names in a trace."""
     outputs: dict = {}
-    if (vector := _compute_vector(model, tensors)) is not None:
+    vector = _compute_vector(model, tensors)
+    if vector is not None:
         outputs["vector"] = vector
     if f"{names.MLM_SIMILARITY}/bias" in arrays and names.MLM_NORM in tensors:
         outputs["mlm"] = predict_tokens(model, arrays, encoding, tensors, request["positions"])
@@ -64,13 +65,18 @@ def pool(
 
     `skip` tokens at the beginning, those of a prompt, are not pooled.
     """
-    pooled = [
-        pooler if how == "pooler" else _pool_tokens(states[skip:], how, skip)
-        for how in settings.poolings
-    ]
-    vector = np.concatenate([part for part in pooled if part is not None])
+    pooled = []
+    for how in settings.poolings:
+        if how != "pooler":
+            pooled.append(_pool_tokens(states[skip:], how, skip))
+        elif pooler is not None:
+            pooled.append(pooler)
+    vector = np.concatenate(pooled)
+
     for layer in settings.dense:
-        vector = vector @ layer.kernel + (0 if layer.bias is None else layer.bias)
+        vector = vector @ layer.kernel
+        if layer.bias is not None:
+            vector = vector + layer.bias
         vector = activate(vector, layer.activation)
     if settings.normalize:
         vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
@@ -96,19 +102,23 @@ def predict_tokens(
 
     Those after a block are the MLM head's on the hidden state of that block.
     """
-    tokenizer = require_tokenizer(model)
-    wanted = [
-        n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id or n in positions
-    ]
-    blocks = range(1, model.spec.config.num_hidden_layers + 1)
-    by_block = [
-        _list_candidates(model, arrays, apply_mlm(model.spec, arrays, states[wanted])[1])
-        for states in (tensors[names.encoder_output(block)] for block in blocks)
-    ]
-    return [
-        {"position": n, "candidates": candidates[-1], "blocks": list(candidates)}
-        for n, candidates in zip(wanted, zip(*by_block, strict=True), strict=True)
-    ]
+    mask_id = require_tokenizer(model).mask_id
+    wanted = []
+    for position, token in enumerate(encoding.ids):
+        if token == mask_id or position in positions:
+            wanted.append(position)
+
+    by_block = []
+    for block in range(1, model.spec.config.num_hidden_layers + 1):
+        states = tensors[names.encoder_output(block)]
+        _, normed = apply_mlm(model.spec, arrays, states[wanted])
+        by_block.append(_list_candidates(model, arrays, normed))
+
+    predictions = []
+    for place, position in enumerate(wanted):
+        blocks = [candidates[place] for candidates in by_block]
+        predictions.append({"position": position, "candidates": blocks[-1], "blocks": blocks})
+    return predictions
 
 
 def _list_candidates(model: LiveModel, arrays: Arrays, normed: np.ndarray) -> list[list[dict]]:
@@ -119,10 +129,10 @@ def _list_candidates(model: LiveModel, arrays: Arrays, normed: np.ndarray) -> li
         probs = softmax(compute_mlm_logits(arrays, normed[start : start + _POSITIONS]))
         probs = probs[:, : tokenizer.vocab_size]  # outputs beyond the vocabulary have no token
         best = np.argsort(-probs, axis=1, kind="stable")[:, :CANDIDATES]
-        candidates += [
-            [{"token": tokenizer.token_of(int(n)), "prob": float(row[n])} for n in tokens]
-            for row, tokens in zip(probs, best, strict=True)
-        ]
+        for row, ids in zip(probs, best, strict=True):
+            candidates.append(
+                [{"token": tokenizer.token_of(int(n)), "prob": float(row[n])} for n in ids]
+            )
     return candidates
 
 
@@ -140,12 +150,16 @@ def _find_answer(encoding: Encoding, span: np.ndarray, context: str) -> dict:
     tokens = [n for n, (word, number) in enumerate(sources) if word is not None and number == 1]
     if not tokens:
         return {"text": "", "start": 0, "end": 0, "prob": 0.0}
+
     starts, ends = span[tokens].T  # logits
     sums = starts[:, None] + ends[None, :]
     allowed = np.triu(np.tril(np.ones_like(sums), LONGEST_ANSWER - 1)) > 0
-    first, last = np.unravel_index(np.where(allowed, sums, -np.inf).argmax(), sums.shape)
+    best = np.where(allowed, sums, -np.inf).argmax()
+    first, last = np.unravel_index(best, sums.shape)
+
     prob = softmax(starts)[first] * softmax(ends)[last]
-    start, end = encoding.offsets[tokens[first]][0], encoding.offsets[tokens[last]][1]
+    start, _ = encoding.offsets[tokens[first]]
+    _, end = encoding.offsets[tokens[last]]
     units = count_units(context)
     return {
         "text": context[start:end],

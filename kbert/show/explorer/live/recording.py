@@ -43,21 +43,36 @@ _ATTENTION, _FEED_FORWARD = names.ATTENTION, names.FEED_FORWARD
 # Of a block, by the ends of their names: the tensors that are stored, the first level that fits.
 LEVELS = (
     (
-        *(f"{_ATTENTION}/query", f"{_ATTENTION}/key", f"{_ATTENTION}/value", _ATTENTION),
-        *(f"{_ATTENTION}-Norm", f"{_FEED_FORWARD}/intermediate"),
-        *(_FEED_FORWARD, f"{_FEED_FORWARD}-Norm"),
+        f"{_ATTENTION}/query",
+        f"{_ATTENTION}/key",
+        f"{_ATTENTION}/value",
+        _ATTENTION,
+        f"{_ATTENTION}-Norm",
+        f"{_FEED_FORWARD}/intermediate",
+        _FEED_FORWARD,
+        f"{_FEED_FORWARD}-Norm",
     ),
     (
-        *(f"{_ATTENTION}/query", f"{_ATTENTION}/key", f"{_ATTENTION}/value", _ATTENTION),
-        *(f"{_ATTENTION}-Norm", _FEED_FORWARD, f"{_FEED_FORWARD}-Norm"),
+        f"{_ATTENTION}/query",
+        f"{_ATTENTION}/key",
+        f"{_ATTENTION}/value",
+        _ATTENTION,
+        f"{_ATTENTION}-Norm",
+        _FEED_FORWARD,
+        f"{_FEED_FORWARD}-Norm",
     ),
     (f"{_ATTENTION}/query", f"{_ATTENTION}/key", f"{_FEED_FORWARD}-Norm"),
     (),
 )
-_DERIVED = (
-    *(f"{_ATTENTION}/scores", f"{_ATTENTION}/probs", f"{_ATTENTION}/context", f"{_ATTENTION}-Add"),
-    *(f"{_FEED_FORWARD}/activation", f"{_FEED_FORWARD}-Add"),
-)
+# By the ends of their names: the tensors that follow from stored ones, and from which.
+_DERIVED = {
+    f"{_ATTENTION}/scores": f"{_ATTENTION}/query",
+    f"{_ATTENTION}/probs": f"{_ATTENTION}/query",
+    f"{_ATTENTION}/context": f"{_ATTENTION}/value",
+    f"{_ATTENTION}-Add": _ATTENTION,
+    f"{_FEED_FORWARD}/activation": f"{_FEED_FORWARD}/intermediate",
+    f"{_FEED_FORWARD}-Add": _FEED_FORWARD,
+}
 _SUMS = (names.TOKEN_PLUS_SEGMENT, names.POSITION_EMBEDDING)
 
 
@@ -98,22 +113,38 @@ def record_sentences(
             than `most_bytes`.
     """
     requests = [make_request(sentence, n) for n, sentence in enumerate(sentences)]
-    for request in [] if for_view else requests:
-        check_sentence(model, request)
+    if not for_view:
+        for request in requests:
+            check_sentence(model, request)
     tracer = Tracer(model)
     traces = [tracer.trace(request) for request in requests]
-    level = _choose_level(traces, most_bytes, LEVELS if for_view else LEVELS[:-1])
-    if not LEVELS[level]:
+
+    levels = LEVELS if for_view else LEVELS[:-1]
+    level = levels[_choose_level(traces, most_bytes, levels)]
+    if not level:
         return _record_weights(model.spec.config, traces)
-    stored = [keep_tensors(trace.tensors, LEVELS[level]) for trace in traces]
-    largest = max(float(np.abs(x).max()) for tensors in stored for x in tensors.values())
-    dtype = _HALF if largest <= np.finfo(_HALF).max else _SINGLE
+
+    stored = [keep_tensors(trace.tensors, level) for trace in traces]
+    dtype = _choose_dtype(stored)
+    recordings = [
+        _write_recording(trace, tensors, dtype)
+        for trace, tensors in zip(traces, stored, strict=True)
+    ]
     return Recordings(
-        [_write_recording(*pair, dtype) for pair in zip(traces, stored, strict=True)],
-        find_left_out(LEVELS[level]),
+        recordings,
+        find_left_out(level),
         "float16" if dtype == _HALF else "float32",
         _measure_rounding(model.spec.config, traces, stored, dtype),
     )
+
+
+def _choose_dtype(stored: Sequence[dict[str, np.ndarray]]) -> np.dtype:
+    """Return half precision, or float32 where a number is too large for it."""
+    largest = 0.0
+    for tensors in stored:
+        for tensor in tensors.values():
+            largest = max(largest, float(np.abs(tensor).max()))
+    return _HALF if largest <= np.finfo(_HALF).max else _SINGLE
 
 
 def _record_weights(config: BertConfig, traces: Sequence[Trace]) -> Recordings:
@@ -122,11 +153,8 @@ def _record_weights(config: BertConfig, traces: Sequence[Trace]) -> Recordings:
     heads = tuple(range(1, config.num_attention_heads + 1))
     recordings, weights = [], []
     for trace in traces:
-        weights.append(
-            np.stack(
-                [trace.tensors[f"{names.encoder(block, _ATTENTION)}/probs"] for block in blocks]
-            )
-        )
+        maps = [trace.tensors[f"{names.encoder(block, _ATTENTION)}/probs"] for block in blocks]
+        weights.append(np.stack(maps))
         packed = {"attention": pack_weights(weights[-1], blocks, heads)}
         recordings.append(_write_recording(trace, {}, _HALF) | packed)
     return Recordings(recordings, [ALONE], "float16", None, describe_left_out(weights))
@@ -170,11 +198,12 @@ def describe_without_vocabulary(model: LiveModel) -> dict:
 
 def list_examples(sentences: Sequence[str | Sequence[str]]) -> list[str]:
     """Return sentences for the sentence line; a tab is between the texts of a pair."""
-    requests = [make_request(sentence, n) for n, sentence in enumerate(sentences)]
-    return [
-        request["text"] if request["pair"] is None else f"{request['text']}\t{request['pair']}"
-        for request in requests
-    ]
+    examples = []
+    for number, sentence in enumerate(sentences):
+        request = make_request(sentence, number)
+        text, pair = request["text"], request["pair"]
+        examples.append(text if pair is None else f"{text}\t{pair}")
+    return examples
 
 
 def make_request(sentence: str | Sequence[str], number: int) -> dict:
@@ -197,11 +226,12 @@ def keep_tensors(tensors: dict[str, np.ndarray], level: Sequence[str]) -> dict[s
     """
     if not level:
         return {}
-    return {
-        name: tensor
-        for name, tensor in tensors.items()
-        if (_without_block(name) in level if names.block_of(name) else name not in _SUMS)
-    }
+    kept = {}
+    for name, tensor in tensors.items():
+        is_of_block = names.block_of(name) > 0
+        if _without_block(name) in level if is_of_block else name not in _SUMS:
+            kept[name] = tensor
+    return kept
 
 
 def _without_block(name: str) -> str:
@@ -211,15 +241,9 @@ def _without_block(name: str) -> str:
 
 def find_left_out(level: Sequence[str]) -> list[str]:
     """Return the tensors of a block that are neither stored nor follow from what is stored."""
-    whole = {*LEVELS[0], *_DERIVED}
-    follows = {
-        *(f"{_ATTENTION}/{part}" for part in ("scores", "probs")),
-        *([f"{_ATTENTION}/context"] if f"{_ATTENTION}/value" in level else []),
-        *([f"{_ATTENTION}-Add"] if _ATTENTION in level else []),
-        *([f"{_FEED_FORWARD}-Add"] if _FEED_FORWARD in level else []),
-        *([f"{_FEED_FORWARD}/activation"] if f"{_FEED_FORWARD}/intermediate" in level else []),
-    }
-    return sorted(f"Encoder-{{n}}-{name}" for name in whole - {*level} - follows)
+    left_out = set(LEVELS[0]) - set(level)
+    left_out.update(name for name, source in _DERIVED.items() if source not in level)
+    return sorted(f"Encoder-{{n}}-{name}" for name in left_out)
 
 
 def complete_tensors(
@@ -232,27 +256,11 @@ def complete_tensors(
         x = tensors[names.TOKEN_PLUS_SEGMENT] = x + tensors[names.SEGMENT_EMBEDDING]
     tensors[names.POSITION_EMBEDDING] = x + tensors[f"{names.POSITION_EMBEDDING}/position"]
     x = tensors[names.EMBEDDING_NORM]
-    activation = ACTIVATIONS[config.hidden_act]
     for block in range(1, config.num_hidden_layers + 1):
-        attention, feed_forward = (
-            names.encoder(block, part) for part in (_ATTENTION, _FEED_FORWARD)
-        )
-        query, key = tensors[f"{attention}/query"], tensors[f"{attention}/key"]
-        value = tensors.get(f"{attention}/value")
-        attended = compute_attention(
-            query, key, query if value is None else value, changes.temperature
-        )
-        for head in range(1, config.num_attention_heads + 1):
-            if (block, head) in changes.heads:
-                attended["context"][:, head - 1] = 0
-        if value is None:
-            del attended["context"]
-        tensors |= {f"{attention}/{part}": tensor for part, tensor in attended.items()}
-        if f"{feed_forward}/intermediate" in tensors:
-            tensors[f"{feed_forward}/activation"] = activate(
-                tensors[f"{feed_forward}/intermediate"], activation
-            )
-        for layer in (attention, feed_forward):
+        _complete_attention(tensors, block, changes)
+        _complete_activation(tensors, block, ACTIVATIONS[config.hidden_act])
+        for part in (_ATTENTION, _FEED_FORWARD):
+            layer = names.encoder(block, part)
             if layer in tensors:
                 is_off = f"{layer}-Add" in changes.residuals
                 tensors[f"{layer}-Add"] = tensors[layer] if is_off else x + tensors[layer]
@@ -261,16 +269,37 @@ def complete_tensors(
     return tensors
 
 
+def _complete_attention(tensors: dict[str, np.ndarray], block: int, changes: Changes) -> None:
+    """Add scores and probabilities of a block, and with its values the context."""
+    layer = names.encoder(block, _ATTENTION)
+    query, key = tensors[f"{layer}/query"], tensors[f"{layer}/key"]
+    value = tensors.get(f"{layer}/value", query)
+    attended = compute_attention(query, key, value, changes.temperature)
+    if f"{layer}/value" not in tensors:
+        del attended["context"]
+    else:
+        for block_off, head in changes.heads:
+            if block_off == block:
+                attended["context"][:, head - 1] = 0
+    for part, tensor in attended.items():
+        tensors[f"{layer}/{part}"] = tensor
+
+
+def _complete_activation(tensors: dict[str, np.ndarray], block: int, activation: str) -> None:
+    layer = names.encoder(block, _FEED_FORWARD)
+    if f"{layer}/intermediate" in tensors:
+        tensors[f"{layer}/activation"] = activate(tensors[f"{layer}/intermediate"], activation)
+
+
 def _choose_level(traces: Sequence[Trace], most_bytes: int, levels: Sequence) -> int:
     """Return the first level at which all recordings fit."""
     sizes = []
     for number, level in enumerate(levels):
-        numbers = sum(
-            tensor.size
-            for trace in traces
-            for tensor in keep_tensors(trace.tensors, level).values()
-        )
-        size = numbers * _HALF.itemsize if level else sum(map(_count_weights, traces))
+        size = 0
+        for trace in traces:
+            kept = keep_tensors(trace.tensors, level).values()
+            numbers = sum(tensor.size for tensor in kept)
+            size += numbers * _HALF.itemsize if level else _count_weights(trace)
         sizes.append(math.ceil(size / 3) * 4)  # base64
         if sizes[-1] <= most_bytes:
             return number

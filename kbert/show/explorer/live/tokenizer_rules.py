@@ -25,11 +25,13 @@ def describe_tokenizer(tokenizer: Tokenizer, max_length: int, lowercases: bool =
     vocabulary = tokenizer.vocabulary
     assert isinstance(vocabulary, Vocabulary)
     strip = vocabulary.strip_accents
-    strip = vocabulary.lowercase if strip is None else strip
+    if strip is None:
+        strip = vocabulary.lowercase
     lowercase = vocabulary.lowercase or lowercases
     runs = describe_code_points()
     if not vocabulary.tokenize_chinese_chars:
         runs = runs | {"ideographs": ""}
+
     return {
         "tokens": "\n".join(vocabulary.tokens),
         "added": [_describe_added(vocabulary, entry) for entry in vocabulary.added],
@@ -67,22 +69,26 @@ def describe_code_points() -> dict[str, str]:
     dropped = {point for point, text in cleaned.items() if not text}
     blanks = {point for point, text in cleaned.items() if text}
     blanks |= {ord(" ")}
-    split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-    punctuation = {
-        ord(word)
-        for points in _chunks()
-        for word, _ in split(_BETWEEN.join(points))
-        if len(word) == 1 and word != _BETWEEN
-    }
     return {
         "dropped": write_runs(dropped),
         "blanks": write_runs(blanks),
-        "punctuation": write_runs(punctuation),
+        "punctuation": write_runs(_find_punctuation()),
         "marks": write_runs(accents),
         "decomposes": write_runs(decomposed),
         "ideographs": write_runs(_changes(_normalizer(handle_chinese_chars=True))),
         "unordered": write_runs(point for point in accents if not _class_of(chr(point))),
     }
+
+
+def _find_punctuation() -> set[int]:
+    """Return the code points that are words of their own, wherever they stand."""
+    split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    punctuation = set()
+    for points in _chunks():
+        for word, _ in split(_BETWEEN.join(points)):
+            if len(word) == 1 and word != _BETWEEN:
+                punctuation.add(ord(word))
+    return punctuation
 
 
 def _normalizer(**options: bool) -> normalizers.Normalizer:
@@ -101,29 +107,32 @@ def describe_lowercase() -> str:
         if run is None:
             runs.append([point, 1, 1, distance])
         else:
-            run[2] = point - run[0] if run[1] == 1 else run[2]
+            if run[1] == 1:
+                run[2] = point - run[0]
             run[1] += 1
-    return ",".join(" ".join(map(_to_base_36, run)) for run in runs)
+    return ",".join(_write_numbers(run) for run in runs)
 
 
 def _continues(run: list[int], point: int, distance: int) -> bool:
-    first, count, step, own = run
-    if own != distance:
+    first, count, step, distance_of_run = run
+    if distance_of_run != distance:
         return False
-    return point - first in (1, 2) if count == 1 else point == first + count * step
+    if count == 1:
+        return point - first in (1, 2)
+    return point == first + count * step
 
 
 @cache
 def list_classes() -> list[tuple[int, int]]:
     """Return the combining class of each mark that is not stripped."""
     stripped = _changes(_normalizer(strip_accents=True))
-    return [
-        (point, combining_class)
-        for point in range(_END)
-        if unicodedata.combining(chr(point))
-        and stripped.get(point) != ""
-        and (combining_class := _class_of(chr(point)))
-    ]
+    classes = []
+    for point in range(_END):
+        if unicodedata.combining(chr(point)) and stripped.get(point) != "":
+            combining_class = _class_of(chr(point))
+            if combining_class:
+                classes.append((point, combining_class))
+    return classes
 
 
 def _class_of(mark: str) -> int:
@@ -147,9 +156,15 @@ def _changes(normalizer: normalizers.Normalizer) -> dict[int, str]:
 
 def _chunks() -> Iterator[list[str]]:
     """Yield all code points but surrogates and the digit that stands between them."""
-    for first in (*range(0, _EMPTY[0], _CHUNK), *range(_EMPTY[1], _END, _CHUNK)):
-        numbers = (n for n in range(first, first + _CHUNK) if not 0xD800 <= n < 0xE000)
-        if points := [chr(number) for number in numbers if chr(number) != _BETWEEN]:
+    first_empty, after_empty = _EMPTY
+    starts = [*range(0, first_empty, _CHUNK), *range(after_empty, _END, _CHUNK)]
+    for start in starts:
+        points = []
+        for number in range(start, start + _CHUNK):
+            is_surrogate = 0xD800 <= number < 0xE000
+            if not is_surrogate and chr(number) != _BETWEEN:
+                points.append(chr(number))
+        if points:
             yield points
 
 
@@ -163,7 +178,11 @@ def write_runs(points: Iterable[int]) -> str:
         else:
             numbers += [point - end, 1]
         end = point + 1
-    return " ".join(map(_to_base_36, numbers))
+    return _write_numbers(numbers)
+
+
+def _write_numbers(numbers: Iterable[int]) -> str:
+    return " ".join(_to_base_36(number) for number in numbers)
 
 
 def _to_base_36(number: int) -> str:
@@ -172,4 +191,5 @@ def _to_base_36(number: int) -> str:
     while rest:
         rest, digit = divmod(rest, 36)
         digits = _DIGITS[digit] + digits
-    return ("-" if number < 0 else "") + (digits or "0")
+    sign = "-" if number < 0 else ""
+    return sign + (digits or "0")

@@ -170,21 +170,22 @@ def complete_request(request: dict) -> dict:
 
 def read_changes(config: BertConfig, request: dict) -> Changes:
     """Return what a request switches off; raise a ValueError for what the model does not have."""
-    off, blocks = request["off"], config.num_hidden_layers
+    off = request["off"]
+    blocks = config.num_hidden_layers
+    heads = config.num_attention_heads
     for block in [*off["attention"], *(block for block, _ in off["heads"])]:
         if not 1 <= block <= blocks:
             raise ValueError(f"a block to switch off must be 1 … {blocks}, got {block}")
     for _, head in off["heads"]:
-        if not 1 <= head <= config.num_attention_heads:
-            raise ValueError(
-                f"a head to switch off must be 1 … {config.num_attention_heads}, got {head}"
-            )
-    sums = {
-        names.encoder(block, part, "Add")
-        for block in range(1, blocks + 1)
-        for part in (names.ATTENTION, names.FEED_FORWARD)
-    }
-    if unknown := set(off["residuals"]) - sums:
+        if not 1 <= head <= heads:
+            raise ValueError(f"a head to switch off must be 1 … {heads}, got {head}")
+
+    sums = set()
+    for block in range(1, blocks + 1):
+        sums.add(names.encoder(block, names.ATTENTION, "Add"))
+        sums.add(names.encoder(block, names.FEED_FORWARD, "Add"))
+    unknown = set(off["residuals"]) - sums
+    if unknown:
         raise ValueError(
             "a residual to switch off must be an Add layer of the model, got "
             f"{js.short_repr(min(unknown))}"
