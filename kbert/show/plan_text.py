@@ -179,9 +179,9 @@ def _kernels(step: "CompiledUpdate") -> str:
     return align(lines)
 
 
-def _add_kernels(kernels: Sequence[tuple[str, tuple]]) -> tuple[int, float, float]:
+def _add_kernels(kernels: Sequence[tuple[str, tuple]]) -> tuple[int, int, float]:
     """Return the sums of kernels' number, bytes moved and seconds."""
-    count, moved, seconds = 0, 0.0, 0.0
+    count, moved, seconds = 0, 0, 0.0
     for _, costs in kernels:
         count += costs[0]
         moved += costs[1]

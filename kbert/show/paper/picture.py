@@ -18,6 +18,7 @@ from kbert.show.paper.shapes import (
     Circle,
     Drawing,
     Line,
+    Point,
     Text,
     arrow_head,
     baselines,
@@ -123,7 +124,8 @@ def _path_of(line: Line):
     from matplotlib.path import Path
 
     codes_of_letter = {"M": [Path.MOVETO], "L": [Path.LINETO], "Q": [Path.CURVE3, Path.CURVE3]}
-    points, codes = [], []
+    points: list[Point] = []
+    codes = []
     for letter, step in round_corners(line):
         points += step
         codes += codes_of_letter[letter]
