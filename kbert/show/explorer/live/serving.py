@@ -66,6 +66,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self._comes_from_here():
             return
+        if self.path == "/favicon.ico":  # browsers ask, and write a 404 to the console
+            self._send(HTTPStatus.OK, "image/x-icon", b"")
+            return
         if self.path.partition("?")[0] != "/":
             self.send_error(HTTPStatus.NOT_FOUND, f"no page at {self.path}: see {self.server.url}")
             return
