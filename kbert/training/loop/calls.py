@@ -16,7 +16,8 @@ def prefetch(
     batches: Batches, part: slice, start: int, stop: int, ahead: int
 ) -> Iterator[Iterator[tuple[int, TrainingBatch]]]:
     """Give numbers and batches of steps, or an error in making one; a thread makes them ahead."""
-    thread, steps = ThreadPoolExecutor(1, "kbert-batches"), range(start, stop)
+    thread = ThreadPoolExecutor(1, "kbert-batches")
+    steps = range(start, stop)
     ahead = max(ahead + 1, AHEAD)
 
     def take():
@@ -57,5 +58,5 @@ def calls(
 
 
 def _shapes(batch: TrainingBatch) -> list[tuple[int, ...]]:
-    groups = (batch.inputs, batch.labels, batch.weights)
-    return [array.shape for group in groups for array in group.values()]
+    arrays = [*batch.inputs.values(), *batch.labels.values(), *batch.weights.values()]
+    return [array.shape for array in arrays]
