@@ -74,6 +74,7 @@ class LiveReport:
         run = self._run
         if run is None or not run.chief:
             return
+
         begin = time.monotonic()
         try:
             self._records.extend(records[self._count :])
@@ -81,7 +82,10 @@ class LiveReport:
             self._update_predictions(result)
             run.check_not_moved()
             report_page.write_report(
-                *(run, self._records, result, self._plan),
+                run,
+                self._records,
+                result,
+                self._plan,
                 predictions=self._predictions,
                 bert=bert,
             )
@@ -89,9 +93,11 @@ class LiveReport:
             if not self._has_failed:
                 _logger.warning(
                     "%s cannot be written, training continues: %s",
-                    *(run.path / report_page.FILE, str(error)),
+                    run.path / report_page.FILE,
+                    str(error),
                 )
             self._has_failed = True
+
         end = time.monotonic()
         self._step = result["steps"]
         self._pages += 1

@@ -26,12 +26,17 @@ class Curve:
         else:
             self._sums.append((step, value, 1))
         if len(self._sums) > MOST_POINTS:
-            pairs = [self._sums[n : n + 2] for n in range(0, len(self._sums), 2)]
-            self._sums = [
-                (pair[-1][0], sum(total for _, total, _ in pair), sum(count for *_, count in pair))
-                for pair in pairs
-            ]
-            self._size *= 2
+            self._halve()
+
+    def _halve(self) -> None:
+        """Make one point of each two."""
+        halved = []
+        for n in range(0, len(self._sums), 2):
+            pair = self._sums[n : n + 2]  # the last one may be alone
+            steps, totals, counts = zip(*pair, strict=True)
+            halved.append((steps[-1], sum(totals), sum(counts)))
+        self._sums = halved
+        self._size *= 2
 
     @property
     def points(self) -> Points:
@@ -40,9 +45,9 @@ class Curve:
 
     def average_last(self, share: float) -> tuple[float, int]:
         """Return the mean of about the last share of the records, and how many these are."""
-        last = self._sums[-max(1, int(len(self._sums) * share)) :]
-        count = sum(each[2] for each in last)
-        return sum(each[1] for each in last) / count, count
+        num_points = max(1, int(len(self._sums) * share))
+        _, totals, counts = zip(*self._sums[-num_points:], strict=True)
+        return sum(totals) / sum(counts), sum(counts)
 
 
 class RecordSummary:
@@ -70,7 +75,9 @@ class RecordSummary:
     def median(self, name: str) -> float | None:
         """Return the median of a metric; None: it was not recorded."""
         curve = self.curves.get(name)
-        return statistics.median(value for _, value in curve.points) if curve else None
+        if curve is None:
+            return None
+        return statistics.median(value for _, value in curve.points)
 
     def estimate_seconds(self, steps: int) -> float | None:
         """Return how long so many steps take, as the last half of them did; None: unknown."""
