@@ -40,23 +40,9 @@ class JaxBackend(Backend):
         if not jax.distributed.is_initialized():
             hosts.start_jax()
         self.process, self.processes = jax.process_index(), jax.process_count()
-        local = jax.local_devices()
-        if devices is None:
-            devices = len(local) if local[0].platform != "cpu" else 1
-        if not 1 <= devices <= len(local):
-            raise ValueError(
-                f"devices must be 1 … {len(local)}, as many as there are, got {devices}: to make "
-                "several of one CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=2"
-            )
-        used = local[:devices]
-        if self.processes > 1:  # on each host the same number
-            if devices != len(local):
-                raise ValueError(
-                    f"devices must be all {len(local)} of each host where there are several, got "
-                    f"{devices}: hide the others from JAX"
-                )
-            used = jax.devices()
+        used = _choose_devices(devices, self.processes)
         self.replicas = len(used)
+
         self.distribution = None
         self.mesh: Any = None  # of the devices, if there are several
         if self.replicas > 1:
@@ -129,29 +115,23 @@ class JaxBackend(Backend):
                 return gradients, sums
 
             return compute
+
         (axis,) = self.mesh.axis_names
+        add_up = functools.partial(jax.lax.psum, axis_name=axis)
 
         def sum_shards(weights, scale, frozen, shard, seeds):
             gradients, sums = of_device(weights, scale, frozen, shard, seeds[self.device_index()])
-            add_up = functools.partial(jax.lax.psum, axis_name=axis)
-            if not on_gpu:
-                return add_up((gradients, sums))
-            # XLA would join them itself, and take them apart by a kernel each.
-            buckets = np.cumsum([0, *(one.size for one in gradients)]) // _JOINED
-            for _, group in itertools.groupby(range(len(gradients)), lambda n: buckets[n]):
-                gradients = join(gradients, list(group), add_up)
-            return gradients, add_up(sums)
+            if on_gpu:
+                return _sum_in_buckets(gradients, add_up), add_up(sums)
+            return add_up((gradients, sums))
 
         whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
-        specs: dict = {"mesh": self.mesh, "out_specs": whole}
-        specs["in_specs"] = (whole, whole, whole, split, whole)
-        # JAX's check of what is the same everywhere is left out: with it, the gradient of what all
-        # have is summed at once, at each of its uses.
-        if hasattr(jax, "shard_map"):  # from 0.6 on
-            return jax.shard_map(sum_shards, **specs, check_vma=False)
-        from jax.experimental.shard_map import shard_map
-
-        return shard_map(sum_shards, **specs, check_rep=False)
+        return _map_shards(
+            sum_shards,
+            mesh=self.mesh,
+            in_specs=(whole, whole, whole, split, whole),
+            out_specs=whole,
+        )
 
     def all_gather(self, arrays: list) -> list:
         return jax.lax.all_gather(arrays, self.mesh.axis_names[0])
@@ -163,13 +143,58 @@ class JaxBackend(Backend):
         return compute_norm(gradients)
 
 
+def _choose_devices(devices: int | None, processes: int) -> list:
+    """Return the devices of all hosts that a batch is split over; a ValueError for others."""
+    local = jax.local_devices()
+    if devices is None:
+        devices = len(local) if local[0].platform != "cpu" else 1
+    if not 1 <= devices <= len(local):
+        raise ValueError(
+            f"devices must be 1 … {len(local)}, as many as there are, got {devices}: to make "
+            "several of one CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=2"
+        )
+    if processes == 1:
+        return local[:devices]
+
+    if devices != len(local):  # on each host the same number
+        raise ValueError(
+            f"devices must be all {len(local)} of each host where there are several, got "
+            f"{devices}: hide the others from JAX"
+        )
+    return jax.devices()
+
+
+def _sum_in_buckets(gradients: list, add_up: Callable) -> list:
+    """Sum gradients over the devices, so many at a time.
+
+    XLA would join them itself, and take them apart by a kernel each.
+    """
+    buckets = np.cumsum([0, *(gradient.size for gradient in gradients)]) // _JOINED
+    for _, group in itertools.groupby(range(len(gradients)), lambda n: buckets[n]):
+        gradients = join(gradients, list(group), add_up)
+    return gradients
+
+
+def _map_shards(function: Callable, **specs) -> Callable:
+    """Return JAX's shard_map of a function, by the name that this version has for it."""
+    # JAX's check of what is the same everywhere is left out: with it, the gradient of what all
+    # have is summed at once, at each of its uses.
+    if hasattr(jax, "shard_map"):  # from 0.6 on
+        return jax.shard_map(function, **specs, check_vma=False)
+    from jax.experimental.shard_map import shard_map
+
+    return shard_map(function, **specs, check_rep=False)
+
+
 class _Program(Program):
     def __init__(self, backend: JaxBackend, step: TrainingStep, state, jit: bool):
         super().__init__(backend, step, state)
-        compiled: Callable = jax.jit if jit else lambda function, **_: function
-        self.update_function = compiled(step.update, donate_argnums=0)
+        self.update_function = step.update
+        self._measure, self._outputs = step.measure, step.outputs
+        if jit:
+            self.update_function = jax.jit(step.update, donate_argnums=0)
+            self._measure, self._outputs = jax.jit(step.measure), jax.jit(step.outputs)
         self._gradients = jax.jit(step.gradients)
-        self._measure, self._outputs = compiled(step.measure), compiled(step.outputs)
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         batch = self.to_tensors(shards[0], axis=1)
@@ -183,7 +208,8 @@ class _Program(Program):
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights, frozen = self.state.values().result_weights(), self.frozen()
         if self.backend.distribution:  # each process its own examples, on its own
-            weights, frozen = ([x.addressable_data(0) for x in own] for own in (weights, frozen))
+            weights = [weight.addressable_data(0) for weight in weights]
+            frozen = [weight.addressable_data(0) for weight in frozen]
         return self._outputs(weights, frozen, inputs)
 
     def to_tensors(self, arrays, axis: int = 0):
