@@ -27,7 +27,9 @@ class Program(Protocol):
     update_function: Callable  # `TrainingStep.update`, as it is compiled
 
     def __init__(self, backend, step: TrainingStep, state: TrainingState):
-        self.backend, self.step, self.state = backend, step, state
+        self.backend = backend
+        self.step = step
+        self.state = state
         self.update_function = step.update
 
     def frozen(self) -> list:
@@ -49,7 +51,8 @@ class Program(Protocol):
         """
         (arrays,) = shards
         batch = self.to_tensors(arrays, axis=1)
-        new, metrics = self.update_function(self.state.values(), self.frozen(), batch, seeds)
+        values = self.state.values()
+        new, metrics = self.update_function(values, self.frozen(), batch, seeds)
         self.assign(new)
         return metrics
 
@@ -167,7 +170,8 @@ class Backend(Protocol):
 
     def global_norm(self, gradients: list):
         """Return √Σ‖gradient‖² over all gradients, float32."""
-        return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
+        squares = [ops.sum(ops.square(gradient)) for gradient in gradients]
+        return ops.sqrt(sum(squares))
 
     def apply(
         self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
@@ -183,7 +187,8 @@ class Backend(Protocol):
 
 def add(total, new):
     """Return the sum of two (gradients, sums)."""
-    return [a + b for a, b in zip(total[0], new[0], strict=True)], total[1] + new[1]
+    gradients = [a + b for a, b in zip(total[0], new[0], strict=True)]
+    return gradients, total[1] + new[1]
 
 
 def join(arrays: list, numbers: Sequence[int], function: Callable) -> list:
@@ -218,7 +223,8 @@ def compute_norm(gradients: list):
         if math.prod(gradient.shape) < LARGE:
             return ops.reshape(gradient, (-1,))
         first, last = gradient.shape[0], gradient.shape[-1]
-        rows = ops.reshape(gradient, (first, -1) if first >= _ROWS else (-1, last))
+        shape = (first, -1) if first >= _ROWS else (-1, last)
+        rows = ops.reshape(gradient, shape)
         return ops.sqrt(ops.sum(ops.square(rows), -1))
 
     norms = ops.concatenate([compute_norms(gradient) for gradient in gradients])

@@ -145,11 +145,18 @@ def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> in
 def _check_addresses(addresses: list[str], variable: str) -> None:
     """Raise a ValueError for what is no host:port, and for one that stands twice."""
     for address in addresses:
-        host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        if not _is_address(address):
             raise ValueError(f"{variable} must name hosts as host:port, got {address!r}")
         if addresses.count(address) > 1:
             raise ValueError(f"{variable} must give each process its own port, got {address} twice")
+
+
+def _is_address(address) -> bool:
+    """Return whether a value is host:port."""
+    if not isinstance(address, str):
+        return False
+    host, _, port = address.rpartition(":")
+    return bool(host) and port.isdecimal() and 0 < int(port) < 1 << 16
 
 
 @contextlib.contextmanager

@@ -39,7 +39,8 @@ class JaxBackend(Backend):
     def __init__(self, devices: int | None = None):
         if not jax.distributed.is_initialized():
             hosts.start_jax()
-        self.process, self.processes = jax.process_index(), jax.process_count()
+        self.process = jax.process_index()
+        self.processes = jax.process_count()
         used = _choose_devices(devices, self.processes)
         self.replicas = len(used)
 
@@ -94,12 +95,14 @@ class JaxBackend(Backend):
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         if len(seeds) == 1:
-            return function(*jax.tree.map(lambda array: array[0], (batch, seeds)))
+            micro_batch, micro_seeds = jax.tree.map(lambda array: array[0], (batch, seeds))
+            return function(micro_batch, micro_seeds)
 
         def add_next(total, micro_batch):
             return add(total, function(*micro_batch)), None
 
-        return jax.lax.scan(add_next, nothing, (batch, seeds))[0]
+        total, _ = jax.lax.scan(add_next, nothing, (batch, seeds))
+        return total
 
     def map_micro_batches(self, function: Callable, inputs, seeds):
         return jax.lax.map(lambda pair: function(*pair), (inputs, seeds))
@@ -120,12 +123,14 @@ class JaxBackend(Backend):
         add_up = functools.partial(jax.lax.psum, axis_name=axis)
 
         def sum_shards(weights, scale, frozen, shard, seeds):
-            gradients, sums = of_device(weights, scale, frozen, shard, seeds[self.device_index()])
+            device_seeds = seeds[self.device_index()]
+            gradients, sums = of_device(weights, scale, frozen, shard, device_seeds)
             if on_gpu:
                 return _sum_in_buckets(gradients, add_up), add_up(sums)
             return add_up((gradients, sums))
 
-        whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
+        whole = jax.sharding.PartitionSpec()
+        split = jax.sharding.PartitionSpec(None, axis)
         return _map_shards(
             sum_shards,
             mesh=self.mesh,
@@ -190,23 +195,28 @@ class _Program(Program):
     def __init__(self, backend: JaxBackend, step: TrainingStep, state, jit: bool):
         super().__init__(backend, step, state)
         self.update_function = step.update
-        self._measure, self._outputs = step.measure, step.outputs
+        self._measure = step.measure
+        self._outputs = step.outputs
         if jit:
             self.update_function = jax.jit(step.update, donate_argnums=0)
-            self._measure, self._outputs = jax.jit(step.measure), jax.jit(step.outputs)
+            self._measure = jax.jit(step.measure)
+            self._outputs = jax.jit(step.outputs)
         self._gradients = jax.jit(step.gradients)
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         batch = self.to_tensors(shards[0], axis=1)
-        gradients, _ = self._gradients(self.state.values(), self.frozen(), batch, seeds)
+        values = self.state.values()
+        gradients, _ = self._gradients(values, self.frozen(), batch, seeds)
         return [np.asarray(gradient) for gradient in gradients]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        weights, batch = self.state.values().result_weights(), self.to_tensors(shards[0])
+        weights = self.state.values().result_weights()
+        batch = self.to_tensors(shards[0])
         return np.asarray(self._measure(weights, self.frozen(), batch))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        weights, frozen = self.state.values().result_weights(), self.frozen()
+        weights = self.state.values().result_weights()
+        frozen = self.frozen()
         if self.backend.distribution:  # each process its own examples, on its own
             weights = [weight.addressable_data(0) for weight in weights]
             frozen = [weight.addressable_data(0) for weight in frozen]

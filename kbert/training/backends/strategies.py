@@ -83,7 +83,8 @@ def _connect_tpu(name: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        lines = str(error).strip().splitlines()
+        reason = lines[0][:200] if lines else type(error).__name__[:200]
         raise ValueError(
             f"the TPU {name!r} cannot be used ({reason}): {_NAME} must be local on a TPU's "
             "own host, where tensorflow-tpu is installed instead of tensorflow, or the name or "
@@ -95,7 +96,8 @@ class LocalReplicas:
     """Replicas of this host; `first` is the number of its first one among all hosts'."""
 
     def __init__(self, strategy: tf.distribute.Strategy, first: int = 0):
-        self._strategy, self._first = strategy, first
+        self._strategy = strategy
+        self._first = first
         self.on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
         # whether variables are each replica's own copies, by `strategy.run`
         self.distributed = strategy.num_replicas_in_sync > 1 or self.on_tpu
@@ -157,15 +159,24 @@ def loop_over_steps(
         return of_replica(*tf.nest.map_structure(lambda array: array[index], stacked))
 
     def run(count, *stacked):
-        steps, names = tf.range(most)[:, None], columns(*stacked)
+        steps = tf.range(most)[:, None]
+        names = columns(*stacked)
 
         def add_next(step, table):
-            metrics = on_each(run_one, step, *stacked) if on_each else run_one(step, *stacked)
-            row = tf.stack([tf.cast(metrics[name], "float32") for name in names])
+            if on_each is None:
+                metrics = run_one(step, *stacked)
+            else:
+                metrics = on_each(run_one, step, *stacked)
+            values = [tf.cast(metrics[name], "float32") for name in names]
+            row = tf.stack(values)
             return step + 1, tf.where(steps == step, row, table)
 
+        def is_left(step, table):
+            return step < count
+
         first = 0, tf.zeros((most, len(names)))
-        return tf.while_loop(lambda n, _: n < count, add_next, first, parallel_iterations=1)[1]
+        _, table = tf.while_loop(is_left, add_next, first, parallel_iterations=1)
+        return table
 
     return run
 
@@ -183,8 +194,10 @@ def all_gather(arrays: list, replica, replicas: int) -> list:
     padded = []
     for array in arrays:
         if array.dtype == tf.int32:  # not every exchange takes whole numbers
-            array = tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
-        here = tf.reshape(is_here, [-1] + [1] * array.shape.rank)
+            halves = tf.stack([array // _BASE, array % _BASE], axis=-1)
+            array = tf.cast(halves, tf.float32)
+        ones = [1] * array.shape.rank
+        here = tf.reshape(is_here, [-1, *ones])
         padded.append(tf.where(here, array[None], 0.0))
 
     sums = tf.distribute.get_replica_context().all_reduce("SUM", padded)

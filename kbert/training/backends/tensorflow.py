@@ -62,19 +62,22 @@ class TensorFlowBackend(Backend):
             raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
         # On a CPU XLA compiles what it is faster at, the weights' updates, and not the gradients,
         # whose every length it would compile anew. Small models are not worth it.
-        large = step.model.count_params() > _WORTH_COMPILING
-        jit_updates = jit or (jit is None and large)
-        jit = self.default_jit if jit is None else jit
+        jit_updates = jit
+        if jit is None:
+            jit_updates = step.model.count_params() > _WORTH_COMPILING
+            jit = self.default_jit
+
         # With one replica XLA compiles the whole step, and on a TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas; vectors
         # of replicas meet before their gradients are taken, and are not compiled.
         whole = self.local_replicas.on_tpu or (jit and self.replicas == 1)
         self._jit_gradients = jit and not whole and step.embedding_loss is None
+
         # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
         # Keras's optimizers have a rule of its own for each weight, and stay within the step's.
-        compiles = jit_updates and not whole and isinstance(step.optimizer.name, str)
-        assign = function(_assign_update, jit_compile=True) if compiles else _assign_update
-        self.assign_update: Callable = assign
+        self.assign_update: Callable = _assign_update
+        if jit_updates and not whole and isinstance(step.optimizer.name, str):
+            self.assign_update = function(_assign_update, jit_compile=True)
         return _Program(self, step, state, whole, jit, steps)
 
     # Within a step.
@@ -143,13 +146,15 @@ class TensorFlowBackend(Backend):
 
         def sum_gradients(*arguments):
             # read here: a variable that a tape sees is watched
-            results = of_device(*tf.nest.map_structure(tf.convert_to_tensor, arguments))
+            tensors = tf.nest.map_structure(tf.convert_to_tensor, arguments)
+            results = of_device(*tensors)
             if self.replicas > 1:
                 return tf.distribute.get_replica_context().all_reduce("SUM", results)
             if kops.device_kind() != "gpu":
                 return results
             gradients, sums = results
-            return join_small(gradients, lambda vector: hide_from_xla([vector])[0]), sums
+            gradients = join_small(gradients, lambda vector: hide_from_xla([vector])[0])
+            return gradients, sums
 
         return sum_gradients
 
@@ -163,7 +168,8 @@ class TensorFlowBackend(Backend):
         if kops.device_kind() == "gpu":
             return compute_norm([tf.convert_to_tensor(gradient) for gradient in gradients])
         # outside of the step's function: XLA would write every square down before it adds them up
-        return tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
+        halves = [tf.nn.l2_loss(gradient) for gradient in gradients]
+        return tf.sqrt(2.0 * tf.add_n(halves))
 
     def apply(self, step, decision, values: Values, gradients, counts: Counts) -> Values:
         """Assign the new values to the variables that `values` has."""
@@ -187,7 +193,8 @@ def _wait_for(gradient, tensor):
     Else TensorFlow would take the results of the first computation, in place of a second one.
     """
     number = tf.reshape(gradient, [-1])[0]
-    return tensor + tf.cast(tf.where(number == number, 0.0, float("nan")), tensor.dtype)
+    zero = tf.where(number == number, 0.0, float("nan"))
+    return tensor + tf.cast(zero, tensor.dtype)
 
 
 def _assign_all(strategy, variables: list, values: list) -> None:
@@ -197,8 +204,9 @@ def _assign_all(strategy, variables: list, values: list) -> None:
 
 
 def _assign_update(step, decision, rule, decayed: bool, weight, slots, gradient) -> None:
-    old = {name: slot.read_value() for name, slot in slots.items()}
-    new, new_slots = step.update_weight(decision, rule, decayed, weight.read_value(), old, gradient)
+    value = weight.read_value()
+    values = {name: slot.read_value() for name, slot in slots.items()}
+    new, new_slots = step.update_weight(decision, rule, decayed, value, values, gradient)
     weight.assign(new, read_value=False)
     for name, slot in slots.items():
         slot.assign(new_slots[name], read_value=False)
@@ -274,17 +282,20 @@ class _Program(Program):
     def split_by_replica(self, shards: list[Arrays], seeds: np.ndarray) -> list[tuple]:
         """Return arrays and seeds of each of this host's replicas."""
         first = self.backend.process * self.backend.local
-        return list(zip(shards, seeds[first : first + self.backend.local], strict=True))
+        local_seeds = seeds[first : first + self.backend.local]
+        return list(zip(shards, local_seeds, strict=True))
 
     def replica_update(self, batch, seeds):
         """Run a step on one replica; return its metrics."""
         seeds.set_shape((self.step.accumulation_steps, self.step.dropouts, 2))
-        return self.step.update(self.variables, self.frozen(), batch, seeds)[1]
+        _, metrics = self.step.update(self.variables, self.frozen(), batch, seeds)
+        return metrics
 
     def _replica_sums(self, batch):
         sums = self.step.measure(*self._tensors(), batch)
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce("SUM", sums) if self.backend.replicas > 1 else sums
+        if self.backend.replicas == 1:
+            return sums
+        return tf.distribute.get_replica_context().all_reduce("SUM", sums)
 
     def _outputs(self, inputs):
         return self.step.outputs(*self._tensors(), inputs)

@@ -175,14 +175,17 @@ def _average(ema: float, decision: Decision, values: Values) -> None:
 class _Program(Program):
     @torch.no_grad()
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        weights, batch = self.state.values().result_weights(), self.to_tensors(shards[0])
-        sums = self.step.measure(weights, self.frozen(), batch)
-        return self.backend.sum_tensors([sums])[0].cpu().numpy()
+        values = self.state.values()
+        batch = self.to_tensors(shards[0])
+        sums = self.step.measure(values.result_weights(), self.frozen(), batch)
+        (total,) = self.backend.sum_tensors([sums])
+        return total.cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights = self.state.values().result_weights()
-        outputs = self.step.outputs(weights, self.frozen(), self.to_tensors(inputs))
+        tensors = self.to_tensors(inputs)
+        outputs = self.step.outputs(weights, self.frozen(), tensors)
         return {name: value.float().cpu().numpy() for name, value in outputs.items()}
 
     def frozen(self) -> list:

@@ -49,8 +49,8 @@ def sum_tensors(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
         with _explain_errors():
             dist.all_reduce(flat, group=_group())  # SUM
-        parts = flat.split([tensor.numel() for tensor in bucket])
-        sums += [part.view(tensor.shape) for part, tensor in zip(parts, bucket, strict=True)]
+        pieces = flat.split([tensor.numel() for tensor in bucket])
+        sums += [vector.view(tensor.shape) for vector, tensor in zip(pieces, bucket, strict=True)]
     return sums
 
 

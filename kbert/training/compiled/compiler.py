@@ -199,7 +199,8 @@ def compiled(
     environment = os.environ | _ENVIRONMENT | _FLAGS[request["kind"]] | {"KERAS_BACKEND": backend}
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer")
-        status, output = _run_program([json.dumps(request), str(answer)], environment, waited)
+        arguments = [json.dumps(request), str(answer)]
+        status, output = _run_program(arguments, environment, waited)
         if not answer.exists():
             lines = output.decode(errors="replace").strip().splitlines()
             last = lines[-1] if lines else f"exit status {status}, and no word"
@@ -211,7 +212,8 @@ def _run_program(
     arguments: list[str], environment: dict[str, str], waited: Callable[[float], None]
 ) -> tuple[int, bytes]:
     """Run `program` in a process of its own; return its exit status and its output."""
-    begun, output = time.monotonic(), b""
+    begun = time.monotonic()
+    output = b""
     with subprocess.Popen(
         [sys.executable, "-m", "kbert.training.compiled.program", *arguments],
         stdout=subprocess.PIPE,
@@ -238,8 +240,9 @@ def _refusal(target: Plan, output: str) -> str:
     )
 
     batch_of_chip = target.batch_size // target.devices.chips
-    powers = [2**n for n in range(batch_of_chip.bit_length()) if batch_of_chip % 2**n == 0]
-    for checkpointing, steps in itertools.product((False, True), powers):
+    powers = [2**n for n in range(batch_of_chip.bit_length())]
+    divisors = [power for power in powers if batch_of_chip % power == 0]
+    for checkpointing, steps in itertools.product((False, True), divisors):
         options = []
         if checkpointing:
             options.append("--gradient-checkpointing")
@@ -255,8 +258,9 @@ def _refusal(target: Plan, output: str) -> str:
 
 def _fits(target: Plan, checkpointing: bool, accumulation_steps: int) -> bool:
     """Return whether a plan's model would fit, by the accounting."""
-    devices: dict[str, Any] = {target.devices.accelerator.kind.lower(): target.devices.name}
-    settings = devices | _settings_of(target)
+    settings: dict[str, Any] = _settings_of(target)
+    kind = target.devices.accelerator.kind.lower()
+    settings[kind] = target.devices.name
     settings["accumulation_steps"] = accumulation_steps
     settings["gradient_checkpointing"] = checkpointing
     return plan(target.config, **settings).memory.fits

@@ -58,11 +58,11 @@ class Kernel(NamedTuple):
 def targets() -> dict[str, dict[str, str]]:
     """Return what XLA's compiler must know of each GPU that it can compile for, by name."""
     path = files("kbert.training.compiled").joinpath("gpu_targets.tsv")
-    header, *rows = path.read_text("utf-8").splitlines()
+    header, *lines = path.read_text("utf-8").splitlines()
     names = header.split("\t")
     by_gpu = {}
-    for row in rows:
-        values = dict(zip(names, row.split("\t"), strict=True))
+    for line in lines:
+        values = dict(zip(names, line.split("\t"), strict=True))
         by_gpu[values[names[0]]] = values
     return by_gpu
 
@@ -96,7 +96,8 @@ def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> I
         kind, flops, share = _product(instruction, target, list(operands.values()))
         sort = _find_sort(instruction, bodies)
         if sort is not None:
-            kind, times = "sort", times * _count_passes(sort)
+            kind = "sort"
+            times = times * _count_passes(sort)
 
         peak = accelerator.peak_flops * share
         first = next(iter(operands.values()), "f32")
@@ -141,28 +142,32 @@ def _count_passes(sort: Instruction) -> int:
     A bitonic network: comparisons over a distance below 2,048 share a kernel, any other is one
     (openxla/xla, xla/service/gpu/ir_emitter_unnested.cc, EmitSort).
     """
-    axis = re.search(r"dimensions=\{(\d+)\}", sort.arguments)
-    size = _dimensions(sort.shape)[0][int(axis[1]) if axis else 0]
+    match = re.search(r"dimensions=\{(\d+)\}", sort.arguments)
+    axis = int(match[1]) if match else 0
+    size = _dimensions(sort.shape)[0][axis]
     stages = (size - 1).bit_length()
     return 1 + sum(stage - 9 for stage in range(11, stages))
 
 
 def _find_operands(instruction: Instruction) -> list[str]:
-    return _OPERANDS.findall(instruction.arguments.split(")", 1)[0])
+    arguments, _, _ = instruction.arguments.partition(")")
+    return _OPERANDS.findall(arguments)
 
 
 def _sizes_of_parts(
     instruction: Instruction, bodies: Mapping[str, list[Instruction]]
 ) -> Iterator[tuple[str, int]]:
     """Yield the operands of which a fusion reads only slices or rows, and the bytes of those."""
-    body, operands = _body(instruction, bodies), _find_operands(instruction)
+    body = _body(instruction, bodies)
+    operands = _find_operands(instruction)
     for parameter in body:
         if parameter.opcode != "parameter":
             continue
         readers = [line for line in body if parameter.name in _find_operands(line)]
         if {line.opcode for line in readers} <= _READS_PART:
-            number = int(parameter.arguments.split(")", 1)[0])
-            yield operands[number], sum(hlo_text.size_of(line.shape) for line in readers)
+            number, _, _ = parameter.arguments.partition(")")
+            size = sum(hlo_text.size_of(line.shape) for line in readers)
+            yield operands[int(number)], size
 
 
 def _product(instruction: Instruction, target: str, operands: list[str]) -> tuple[str, int, float]:
@@ -171,7 +176,8 @@ def _product(instruction: Instruction, target: str, operands: list[str]) -> tupl
     contracted = _CONTRACTED.search(instruction.text)
     if target and contracted:
         left = _dimensions(operands[0])[0]
-        sizes = [left[int(axis)] for axis in re.findall(r"\d+", contracted[1])]
+        axes = re.findall(r"\d+", contracted[1])
+        sizes = [left[int(axis)] for axis in axes]
         num_results = math.prod(_dimensions(instruction.shape)[0])
         return kind, 2 * num_results * math.prod(sizes), PRODUCTS
 

@@ -141,11 +141,13 @@ def _find_bound(loop: Instruction, bodies: dict[str, list[Instruction]]) -> re.M
     condition = _CONDITION.search(loop.text)
     if condition is None:
         return None
-    text = "\n".join(line.text for line in bodies.get(condition[1], ()))
+    lines = bodies.get(condition[1], ())
+    text = "\n".join(line.text for line in lines)
     below = _BELOW.search(text)
     if below is None:
         return None
-    return re.search(rf"{re.escape(below[1])} = \S+ constant\((\d+)\)", text)
+    bound = re.escape(below[1])
+    return re.search(rf"{bound} = \S+ constant\((\d+)\)", text)
 
 
 def cycles(text: str, scopes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
@@ -174,7 +176,8 @@ def size_of(shape: str) -> int:
     for dtype, sizes in _SHAPE.findall(shape):
         bits = re.search(r"\d+", dtype)
         width = _BYTES.get(dtype, int(bits[0]) / 8 if bits else 0)
-        total += width * math.prod(int(size) for size in sizes.split(",") if size)
+        count = math.prod(int(size) for size in sizes.split(",") if size)
+        total += width * count
     return math.ceil(total)
 
 

@@ -49,7 +49,8 @@ def compiled(kind: str, name: str, **request) -> dict:
             raise
         return {"refused": str(error)}
 
-    memory, text = done.memory_analysis(), done.as_text()
+    memory = done.memory_analysis()
+    text = done.as_text()
     if kind == "GPU":
         report = estimate_gpu(text, devices.accelerator)
     else:
@@ -78,8 +79,8 @@ def estimate_tpu(text: str, chip) -> dict:
 
 def estimate_gpu(text: str, chip) -> dict:
     """Return FLOPs, estimated seconds by part, and kernels: see `compiler.CompiledUpdate`."""
-    parts = (*dict.fromkeys(hlo_text.SCOPES.values()), "other")
-    estimate = {part: [0.0, 0.0] for part in parts}  # of products, of all else
+    names = (*dict.fromkeys(hlo_text.SCOPES.values()), "other")
+    estimate = {part: [0.0, 0.0] for part in names}  # of products, of all else
     kernels: dict = {}
     flops = 0
     for kernel in gpu_text.kernels(text, chip, hlo_text.SCOPES):
@@ -134,20 +135,23 @@ def prepare(
         return jax.jit(engine.step.measure), (values.weights, [], arrays)
 
     (arrays,) = engine.split(batch)
-    seeds, function = engine.seeds(0), engine.step.update
+    seeds = engine.seeds(0)
+    function = engine.step.update
     if on_tensorflow:
         from jax.experimental.jax2tf import call_tf
 
         function = call_tf(function)
         (seeds,) = seeds  # of the one replica
     function = jax.jit(function, donate_argnums=0)
-    return function, (values, [], _lay(mesh, arrays, None, "batch"), _lay(mesh, seeds))
+    arrays = _lay(mesh, arrays, None, "batch")
+    return function, (values, [], arrays, _lay(mesh, seeds))
 
 
 def _start_backend(mesh, on_tensorflow: bool) -> Backend:
     """Return the backend of the chips that a step is compiled for."""
     backend = backends.start()
-    backend.mesh, backend.replicas = mesh, mesh.size
+    backend.mesh = mesh
+    backend.replicas = mesh.size
     if on_tensorflow:  # new values are results, as on JAX, instead of assignments
         backend.apply = functools.partial(Backend.apply, backend)
     return backend
@@ -158,7 +162,8 @@ def _make_batch(model, batch_size: int) -> TrainingBatch:
     inputs = {
         tensor.name: np.zeros((batch_size, *tensor.shape[1:]), "int32") for tensor in model.inputs
     }
-    labels, weights = {}, {}
+    labels = {}
+    weights = {}
     for name, output in zip(model.output_names, model.outputs, strict=True):
         shape = (batch_size, *output.shape[1:-1])
         labels[name] = np.zeros(shape, "int32")
@@ -178,4 +183,5 @@ def _lay(mesh, tree, *axes):
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(compiled(**json.loads(sys.argv[1]))), encoding="utf-8")
+    answer = compiled(**json.loads(sys.argv[1]))
+    Path(sys.argv[2]).write_text(json.dumps(answer), encoding="utf-8")

@@ -102,15 +102,16 @@ class Callbacks:
         """Call one of the callbacks' methods; a dict among its arguments is the logs."""
         if event in _BATCH_EVENTS and not self._watched:
             return
-        told = [self._keras_logs(x) if isinstance(x, dict) else x for x in arguments]
+        converted = [self._keras_logs(x) if isinstance(x, dict) else x for x in arguments]
 
         with self._evaluated_weights(event), merge_adapters(self._engine.model):
             # the iterations so far and the rate that follows them, as `fit`
-            optimizer, done = self._engine.model.optimizer, self._engine.state.iterations
+            optimizer = self._engine.model.optimizer
+            done = self._engine.state.iterations
             optimizer.iterations.assign(done)
             optimizer.learning_rate = optimizers.learning_rate(self._engine.settings, done)
             rate = _rate_of(optimizer)
-            getattr(self._list, event)(*told)
+            getattr(self._list, event)(*converted)
 
         if _rate_of(self._engine.model.optimizer) != rate:
             raise ValueError(

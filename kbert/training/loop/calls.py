@@ -3,7 +3,7 @@
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from kbert.data.training_batch import Batches, TrainingBatch
 
@@ -21,11 +21,14 @@ def prefetch(
     ahead = max(ahead + 1, AHEAD)
 
     def take():
-        made = deque(thread.submit(batches.batch, step, part) for step in steps[:ahead])
+        made: deque[Future[TrainingBatch]] = deque()
+        for step in steps[:ahead]:
+            made.append(thread.submit(batches.batch, step, part))
         for step in steps:
             if step + ahead < stop:
                 made.append(thread.submit(batches.batch, step + ahead, part))
-            yield step, made.popleft().result()
+            batch = made.popleft().result()
+            yield step, batch
 
     try:
         yield take()
@@ -58,5 +61,7 @@ def calls(
 
 
 def _shapes(batch: TrainingBatch) -> list[tuple[int, ...]]:
-    arrays = [*batch.inputs.values(), *batch.labels.values(), *batch.weights.values()]
-    return [array.shape for array in arrays]
+    shapes = []
+    for group in (batch.inputs, batch.labels, batch.weights):
+        shapes += [array.shape for array in group.values()]
+    return shapes

@@ -47,15 +47,15 @@ def _find_bad_output(model: keras.Model, batch: TrainingBatch, first_row: int) -
     if index == len(tensors):
         return None
 
-    bad_rows = []
+    bad_examples = []
     for n in range(len(batch)):
         example = batch.select(slice(n, n + 1))
         if _first_bad_output(probe, example) < len(tensors):
-            bad_rows.append(first_row + n)
+            bad_examples.append(first_row + n)
     where = ""
-    if bad_rows:
-        noun = "rows" if len(bad_rows) > 1 else "row"
-        where = f"{noun} {first_few(bad_rows)}, "
+    if bad_examples:
+        noun = "rows" if len(bad_examples) > 1 else "row"
+        where = f"{noun} {first_few(bad_examples)}, "
     return f"{where}first bad: the output of {layers[index]}"
 
 

@@ -132,7 +132,8 @@ class LoopPlan:
         if len(scores) - 1 - best < self.patience:
             return None
 
-        name, step = self.score.removeprefix("-"), evaluations[best]["step"]
+        name = self.score.removeprefix("-")
+        step = evaluations[best]["step"]
         return (
             f"stopped after step {evaluations[-1]['step']:,}: dev {name} was best after step "
             f"{step:,}, with no improvement in the {self.patience} evaluations since (patience)"

@@ -69,7 +69,8 @@ def train(
     is_alone = engine.backend.processes == 1
     is_first = engine.backend.process == 0
     part = engine.slice_examples(batches.batch_size)
-    per_call, ahead = engine.steps_per_execution, engine.ahead
+    per_call = engine.steps_per_execution
+    ahead = engine.ahead
     if watch_batches(callbacks):  # each is to see its weights, not those of later steps
         per_call, ahead = 1, 0
 
@@ -145,7 +146,8 @@ class _Trainer:
             self.history.updates = self.run.begin(self.done)
         self.saver = Saver(self.engine, self.run, self.done or None)  # a resumed run has a state
 
-        updates, evaluations = self.history.updates, self.history.evaluations
+        updates = self.history.updates
+        evaluations = self.history.evaluations
         seconds_before = updates[-1].get("seconds", 0.0) if updates else 0.0
         self.begin = time.monotonic() - seconds_before
         scores = [self.plan.score_of(line) for line in evaluations]
@@ -217,7 +219,8 @@ class _Trainer:
         """Tell callbacks that an epoch, and each step of a call, begins."""
         if not self.in_epoch:
             self._tell("on_epoch_begin", step // self.plan.epoch)
-            self.in_epoch, self.sums = True, {}
+            self.in_epoch = True
+            self.sums = {}
         for number in range(step, step + count):
             self._tell("on_train_batch_begin", number % self.plan.epoch)
 
@@ -319,7 +322,8 @@ class _Trainer:
             self.sums.setdefault(name, []).append(value)
 
         done = step + 1
-        self.live.update(done, values, self.speed.seconds_for(self.plan.steps - done))
+        seconds_left = self.speed.seconds_for(self.plan.steps - done)
+        self.live.update(done, values, seconds_left)
         self._tell("on_train_batch_end", step % self.plan.epoch, values)
         events = self.plan.events_after(done)
         if events.records and not events.evaluates:
@@ -358,7 +362,8 @@ class _Trainer:
     def _evaluate(self) -> bool:
         """Evaluate, and return whether the result is the best so far."""
         assert self.plan.evaluate is not None
-        metrics = {f"val_{name}": float(value) for name, value in self.plan.evaluate().items()}
+        values = self.plan.evaluate()
+        metrics = {f"val_{name}": float(value) for name, value in values.items()}
         self._record(self.done, self.line | metrics)
         self._report(self.done, due=True)
         self.live.show_evaluation(self.done, metrics)
@@ -374,5 +379,6 @@ class _Trainer:
 
     def _end_epoch(self, metrics: dict[str, float]) -> None:
         means = {name: sum(values) / len(values) for name, values in self.sums.items()}
-        self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | metrics)
+        epoch = (self.done - 1) // self.plan.epoch
+        self._tell("on_epoch_end", epoch, means | metrics)
         self.in_epoch = False

@@ -33,7 +33,8 @@ class Live:
         steps_per_epoch: int | None = None,
         score: str = "",
     ):
-        self._steps, self._first = steps, first
+        self._steps = steps
+        self._first = first
         self._show = progress and is_shown()
         self._score = score.removeprefix("-")
         self._steps_per_epoch = steps_per_epoch
@@ -119,7 +120,9 @@ def line(
         if size <= columns_left:
             columns_left -= size
             shown.add(index)
-    return "  ".join([start, *(texts[index][1] for index in sorted(shown))]) + end
+    pieces = [start]
+    pieces += [texts[index][1] for index in sorted(shown)]
+    return "  ".join(pieces) + end
 
 
 def _describe_metrics(values: dict[str, float], score: str) -> list[tuple[int, str]]:

@@ -13,7 +13,8 @@ class Saver:
     """A thread that writes an engine's states to a run, if any; `saved` is the last one's step."""
 
     def __init__(self, engine, run: RunFolder | None, saved: int | None):
-        self._engine, self._run = engine, run
+        self._engine = engine
+        self._run = run
         self.saved = saved
         self._begun: tuple[int, Future] | None = None
         self._thread = ThreadPoolExecutor(1, "kbert-states")

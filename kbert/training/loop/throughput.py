@@ -15,8 +15,8 @@ class Speed:
     """The speed of the last steps; the first one, which compiles, is left out."""
 
     def __init__(self, flops: float | None = None, peak: float | None = None):
-        # FLOPs of a step over all hosts (`kbert.account`'s), FLOP/s of all devices together
-        self._flops, self._peak = flops, peak
+        self._flops = flops  # of a step over all hosts, `kbert.account`'s
+        self._peak = peak  # FLOP/s of all devices together
         self._last: deque[tuple[float, int, float]] = deque()  # tokens, updates, seconds
         self._clock: float | None = None
 
@@ -35,7 +35,8 @@ class Speed:
         seconds = sum(duration for _, _, duration in self._last)
         if not seconds:
             return {}
-        rates = {"tokens_per_second": sum(tokens for tokens, _, _ in self._last) / seconds}
+        total = sum(tokens for tokens, _, _ in self._last)
+        rates = {"tokens_per_second": total / seconds}
         if self._flops and self._peak:
             rates["mfu"] = self._flops * self._updates() / seconds / self._peak
         return rates
@@ -73,7 +74,8 @@ def measure_peak(precision: str, replicas: int) -> tuple[float | None, str]:
 
     dtype = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}.get(precision, "float32")
     with on_accelerator():
-        matrix = keras.ops.cast(np.ones((_SIDE, _SIDE), "float32") / _SIDE, dtype)
+        values = np.ones((_SIDE, _SIDE), "float32") / _SIDE
+        matrix = keras.ops.cast(values, dtype)
         times = []
         for _ in range(_PRODUCTS):
             start = time.perf_counter()

@@ -41,7 +41,9 @@ class Axes:
     """A rectangle with axes and grid lines; `x` and `y` are the positions of numbers in it."""
 
     def __init__(self, across: tuple[float, float], up: tuple[float, float], whole: bool = False):
-        self._across, self._up, self._whole = across, up, whole
+        self._across = across
+        self._up = up
+        self._whole = whole
 
     def x(self, value: float) -> str:
         low, high = self._across
@@ -53,7 +55,8 @@ class Axes:
 
     def draw(self, title: str) -> str:
         """Return the axes, the first of which has a title, as SVG."""
-        right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+        right = WIDTH - RIGHT
+        bottom = HEIGHT - BOTTOM
         elements = []
         for value in ticks(*self._up):
             y = self.y(value)
@@ -67,7 +70,8 @@ class Axes:
             )
 
         elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
-        middle, text = (LEFT + right) / 2, html.escape(title)
+        middle = (LEFT + right) / 2
+        text = html.escape(title)
         elements.append(f'<text class="mid" x="{middle}" y="{HEIGHT - 4}">{text}</text>')
         return "".join(elements)
 
@@ -142,7 +146,9 @@ def _draw_figure(
     title: str, curves: list[_Curve], number: int, baseline: Baseline | None, last_step: float
 ) -> str:
     axes = Axes((0.0, last_step), _find_range(curves, baseline), whole=True)
-    elements, keys, texts = [axes.draw("steps")], [], []
+    elements = [axes.draw("steps")]
+    keys = []
+    texts = []
 
     if baseline:
         y = axes.y(baseline.value)
@@ -238,7 +244,8 @@ def draw_points(points: Sequence[tuple[float, float]], axes: tuple[str, str]) ->
 
 def _draw_diagonal(frame: Axes, across: tuple[float, float], up: tuple[float, float]) -> str:
     """Return the line where both numbers are equal; "" if the axes have none in common."""
-    low, high = max(across[0], up[0]), min(across[1], up[1])
+    low = max(across[0], up[0])
+    high = min(across[1], up[1])
     if low >= high:
         return ""
     start = f"{frame.x(low)} {frame.y(low)}"
@@ -254,5 +261,6 @@ def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[f
     if whole:
         step = max(1.0, step)
 
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [round(number * step, 12) for number in range(first, last + 1)]

@@ -25,8 +25,11 @@ class LiveReport:
 
     def __init__(self, run, plan, get_predictions: Callable[[], Predictions | None]):
         """`get_predictions` returns those of the last evaluation, or None; `run` may be None."""
-        self._run, self._plan, self._get_predictions = run, plan, get_predictions
-        self._records, self._count = RecordSummary(), 0
+        self._run = run
+        self._plan = plan
+        self._get_predictions = get_predictions
+        self._records = RecordSummary()
+        self._count = 0  # of records that are in it
         self._predictions: tuple[Predictions, int] | None = None  # and their step
         self._begin = time.monotonic()
         self._next = self._begin  # when the page is old, by the same clock

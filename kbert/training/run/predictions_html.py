@@ -93,7 +93,8 @@ def _shade(count: int, total: int) -> int:
 def _write_scores(predictions: Predictions) -> str:
     if not predictions.label_scores:
         return ""
-    name, scores = escape(predictions.scored), predictions.label_scores
+    name = escape(predictions.scored)
+    scores = predictions.label_scores
     note = "Support: how often it is in the data."
     if len(scores) > _MOST_SCORES:
         note += f" The {_MOST_SCORES} most frequent of {len(scores):,}."
@@ -149,17 +150,21 @@ def _write_example(example: PredictedExample, error: str) -> str:
 
 
 def _write_pieces(pieces: tuple[TextPiece, ...]) -> str:
-    left, html = _LONGEST_TEXT, ""
+    left = _LONGEST_TEXT
+    html = ""
     for text, mark in pieces:
         if left <= 0:
             return html + " …"
-        shown = escape(printable.line(" ".join(text[:left].splitlines())))
+        in_one_line = " ".join(text[:left].splitlines())
+        shown = escape(printable.line(in_one_line))
         left -= len(text)
         if mark:
-            label = f"<i>{escape(printable.cut(mark, _LONGEST_LABEL))}</i>"
-            shown = f"<mark>{shown}{label if mark != 'predicted' else ''}</mark>"
+            label = ""
+            if mark != "predicted":
+                label = f"<i>{escape(printable.cut(mark, _LONGEST_LABEL))}</i>"
+            shown = f"<mark>{shown}{label}</mark>"
         html += shown
-    return html + ("…" if left < 0 else "")
+    return f"{html}…" if left < 0 else html
 
 
 def _write_answers(answers: tuple[AnswerProb, ...]) -> str:

@@ -64,7 +64,8 @@ class RecordSummary:
         self.evaluations: list[Mapping] = []
         self.last: Mapping = {}
         self._halfway: Mapping = {}  # a line in the middle of the run so far
-        self._count, self._next = 0, 1
+        self._count = 0
+        self._next = 1
         self.extend(lines)
 
     def extend(self, lines: Iterable[Mapping]) -> None:
@@ -84,8 +85,8 @@ class RecordSummary:
         first, last = self._halfway, self.last
         if "seconds" not in last or "seconds" not in first or last["step"] <= first["step"]:
             return None
-        rate = (last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
-        return rate * steps
+        seconds = last["seconds"] - first["seconds"]
+        return seconds / (last["step"] - first["step"]) * steps
 
     def _add(self, line: Mapping) -> None:
         is_evaluation = False
@@ -97,5 +98,6 @@ class RecordSummary:
             self.evaluations.append(line)
         self._count += 1
         if self._count == self._next:  # the 1st, 2nd, 4th, 8th …: the one before is kept
-            self._halfway, self._next = self.last or line, 2 * self._next
+            self._halfway = self.last or line
+            self._next *= 2
         self.last = line

@@ -254,7 +254,8 @@ def _describe_end(result: dict) -> str:
 def _write_cards(records: RecordSummary, result: dict, plan) -> str:
     """Return the metrics that say how good the model is: on dev data where there are any."""
     metrics = result.get("metrics") or _find_last_metrics(records)
-    score, baseline = plan.score.removeprefix("-"), plan.baseline
+    score = plan.score.removeprefix("-")
+    baseline = plan.baseline
     compared_with = baseline.metric if baseline else None
     order = sorted(metrics, key=lambda name: (name != score, name != compared_with))
 
@@ -281,7 +282,8 @@ def _find_last_metrics(records: RecordSummary) -> dict[str, float]:
     if not records.evaluations:
         return {}
     last = records.evaluations[-1]
-    return {name[4:]: last[name] for name in last if name.startswith("val_")}
+    names = [name for name in last if name.startswith("val_")]
+    return {name.removeprefix("val_"): last[name] for name in names}
 
 
 def _write_metric(
@@ -314,12 +316,13 @@ def _write_card(value: str, bar: str, texts: Sequence[str]) -> str:
 def _describe_best(records: RecordSummary, score: str, is_loss: bool) -> list[str]:
     """Return a line on the best evaluation so far; none if it is the last one."""
     column = f"val_{score}"
-    finite = [line for line in records.evaluations if math.isfinite(line.get(column, math.nan))]
+    evaluations = records.evaluations
+    finite = [line for line in evaluations if math.isfinite(line.get(column, math.nan))]
     if not finite:
         return []
     choose = min if is_loss else max
     best = choose(finite, key=lambda line: line[column])
-    if best["step"] == records.evaluations[-1]["step"]:
+    if best["step"] == evaluations[-1]["step"]:
         return []
     return [f"best so far {_write_score(score, best[column])}, after step {best['step']:,}"]
 
@@ -375,7 +378,8 @@ def _list_facts(
 
 
 def _describe_size(spec: GraphSpec) -> str:
-    config, layers = spec.config, spec.config.num_hidden_layers
+    config = spec.config
+    layers = spec.config.num_hidden_layers
     params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
     noun = "layers" if layers > 1 else "layer"
     return (
@@ -445,7 +449,8 @@ def _find_chosen(run, plan) -> set[str]:
         return set()
     chosen = set()
     for field in dataclasses.fields(plan.settings):
-        name, default = field.name, field.default
+        name = field.name
+        default = field.default
         if default is dataclasses.MISSING or name not in run.settings:
             continue
         if name in run.derived or name in _IN_DATA:
@@ -462,7 +467,8 @@ def _write_evaluations(records: RecordSummary, best: int | None) -> str:
     lines = evaluations[-_MOST_EVALUATIONS:]
     note = "Bold: the weights that were kept." if best is not None else ""
     if len(lines) < len(evaluations):
-        kept = [line for line in evaluations[: -len(lines)] if line["step"] == best]
+        earlier = evaluations[: -len(lines)]
+        kept = [line for line in earlier if line["step"] == best]
         lines = kept + lines
     if len(lines) < len(evaluations):
         last = f"The last {_MOST_EVALUATIONS} of {len(evaluations):,}: all are in metrics.jsonl."
@@ -470,8 +476,9 @@ def _write_evaluations(records: RecordSummary, best: int | None) -> str:
     if note:
         note = f"<p class=small>{note}</p>"
 
-    names = dict.fromkeys(name for name in chain.from_iterable(lines) if name.startswith("val_"))
-    titles = ["step", *(name[4:].replace("_", " ") for name in names)]
+    names = [name for name in dict.fromkeys(chain.from_iterable(lines)) if name.startswith("val_")]
+    titles = ["step"]
+    titles += [name.removeprefix("val_").replace("_", " ") for name in names]
     head = "".join(f'<th class=n scope="col">{_escape(title)}</th>' for title in titles)
     body = "".join(_write_evaluation(line, names, best) for line in lines)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -87,7 +87,9 @@ class RunFolder:
     """The folder of a run, with what settings.json says; from `create` or `open`."""
 
     def __init__(self, path: str | os.PathLike, json: dict, chief: bool = True):
-        self.path, self.task, self._id = Path(path), json["task"], json["run"]
+        self.path = Path(path)
+        self.task = json["task"]
+        self._id = json["run"]
         self.settings = json["settings"]  # all that the result depends on
         # names of the settings that were not asked for; an older kbert did not write them
         self.derived = json.get("derived", ["labels"])
@@ -127,6 +129,7 @@ class RunFolder:
         path = Path(path)
         refuse_used(path)
         path.mkdir(parents=True, exist_ok=True)
+
         values = {
             "task": task,
             "run": uuid.uuid4().hex,
@@ -190,7 +193,9 @@ class RunFolder:
     @property
     def name(self) -> str:
         """Name of the folder; also that of "." and of "..", which are not names."""
-        return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
+        if self.path.name in ("", ".."):
+            return self.path.resolve().name
+        return self.path.name
 
     @property
     def resume_command(self) -> str:
@@ -363,7 +368,8 @@ class RunFolder:
         file = self.path / "environment.json"
         before = js.read(file, js.OBJECT) if file.is_file() else {}
         now = _describe_environment(engine)
-        now["started"] = before.get("started") or time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        today = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        now["started"] = before.get("started") or today
 
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
@@ -468,7 +474,8 @@ def describe_sizes(folder: Path) -> str:
 
 
 def _measure_size(path: Path) -> str:
-    size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
+    files = [file for file in (path, *path.rglob("*")) if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
     return f"{size / 1e6:,.1f} MB"
 
 

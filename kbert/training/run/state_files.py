@@ -100,7 +100,8 @@ def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view("uint8").data)
+        flat = np.ascontiguousarray(array).reshape(-1)
+        digest.update(flat.view("uint8").data)
     return digest.hexdigest()
 
 
@@ -125,7 +126,9 @@ class States:
     """The states of the run with an id, in a folder; `check` refuses those of other settings."""
 
     def __init__(self, folder: Path, run: str, check: Callable[[dict, dict], None]):
-        self.folder, self._run, self._check = folder, run, check
+        self.folder = folder
+        self._run = run
+        self._check = check
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.safetensors"
@@ -199,8 +202,9 @@ def _rank(paths: Iterable[Path]) -> list[Path]:
     scores: dict[Path, tuple[float, float]] = {}
     for path in paths:
         with contextlib.suppress(ValueError, OSError):  # damaged
-            facts = js.check(read_state(path, whole=False)[1], _FACTS, str(path))
-            if facts["score"] is not None and facts["score"] > -np.inf:
-                tie = facts["tie"]
-                scores[path] = facts["score"], -np.inf if tie is None else tie
+            _, facts = read_state(path, whole=False)
+            js.check(facts, _FACTS, str(path))
+            score, tie = facts["score"], facts["tie"]
+            if score is not None and score > -np.inf:
+                scores[path] = score, -np.inf if tie is None else tie
     return sorted(scores, key=scores.__getitem__, reverse=True)
