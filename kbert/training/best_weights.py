@@ -34,9 +34,13 @@ class BestWeights:
         wanted: bool,
         run: RunFolder | None,
     ):
-        self._engine, self._evaluate, self._score, self._run = engine, evaluate, score, run
+        self._engine = engine
+        self._evaluate = evaluate
+        self._score = score
+        self._run = run
         self._wanted = wanted and evaluate is not None
-        self._best, self._weights = WORST, None
+        self._best = WORST
+        self._weights = None
         # the best and the last evaluation of this start
         self._best_evaluation = self._last_evaluation = Evaluated({})
         self._chosen_evaluation: Evaluated | None = None
@@ -46,7 +50,8 @@ class BestWeights:
         metrics = self._compute_metrics()
         score = rank_metrics(self._score, metrics)
         if score > self._best:
-            self._best, self._best_evaluation = score, self._last_evaluation
+            self._best = score
+            self._best_evaluation = self._last_evaluation
             if self._wanted and self._run is None:
                 self._weights = self._engine.state.weights()
         return metrics
@@ -64,8 +69,10 @@ class BestWeights:
     def find_intervals(self, metrics: dict[str, float]) -> dict[str, tuple[float, float]]:
         """Compute the metrics' 95 % intervals; what an earlier start evaluated, again."""
         known = [self._best_evaluation, self._last_evaluation]
-        chosen = next((each for each in known if each.metrics == metrics), None)
-        if chosen is None:
+        equal = [evaluation for evaluation in known if evaluation.metrics == metrics]
+        if equal:
+            chosen = equal[0]
+        else:
             self._compute_metrics()
             chosen = self._last_evaluation
         self._chosen_evaluation = chosen
@@ -73,30 +80,44 @@ class BestWeights:
 
     def restore(self, history: History) -> tuple[int, dict[str, float]]:
         """Give the engine the best weights, or a callback's; return their step and metrics."""
-        step, lines = history.updates[-1]["step"], history.evaluations
+        step = history.updates[-1]["step"]
+        evaluations = history.evaluations
         if history.restored:
             metrics = self._compute_metrics()
-            return (history.find_evaluation(metrics) or {"step": step})["step"], metrics
-        if self._wanted and lines:
-            best = max(lines, key=lambda one: rank_metrics(self._score, one, "val_"))["step"]
-            if self._run is None:
-                step = best
-                if self._weights is not None:
-                    self._engine.state.restore_weights(self._weights)
-            elif whole := self._run.states.best():
-                step = whole.step
-                self._engine.state.restore(whole.arrays)
-                self._engine.state.use_averages()
-            if step != best:
-                _logger.warning(
-                    "the weights of step %d had the best score, but no intact state has them: the "
-                    "result has the weights and metrics of step %d",
-                    *(best, step),
-                )
-        for line in lines:
+            evaluation = history.find_evaluation(metrics)
+            return evaluation["step"] if evaluation else step, metrics
+
+        if self._wanted and evaluations:
+            step = self._restore_best(evaluations, step)
+        for line in evaluations:
             if line["step"] == step:
-                return step, {name[4:]: line[name] for name in line if name.startswith("val_")}
+                scores = [name for name in line if name.startswith("val_")]
+                return step, {name.removeprefix("val_"): line[name] for name in scores}
         return step, self._compute_metrics()
+
+    def _restore_best(self, evaluations: list[dict], last_step: int) -> int:
+        """Give the engine the best weights; return their step, or the last one without them."""
+        best_line = max(evaluations, key=lambda line: rank_metrics(self._score, line, "val_"))
+        best_step = best_line["step"]
+        if self._run is None:
+            if self._weights is not None:
+                self._engine.state.restore_weights(self._weights)
+            return best_step
+
+        step = last_step
+        state = self._run.states.best()
+        if state is not None:
+            step = state.step
+            self._engine.state.restore(state.arrays)
+            self._engine.state.use_averages()
+        if step != best_step:
+            _logger.warning(
+                "the weights of step %d had the best score, but no intact state has them: the "
+                "result has the weights and metrics of step %d",
+                best_step,
+                step,
+            )
+        return step
 
 
 def choose_best(best: BestWeights, history: History) -> dict:

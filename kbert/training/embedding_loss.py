@@ -43,19 +43,18 @@ class EmbeddingLoss:
         token_ids = flatten_sequences(inputs)[TOKEN_IDS]
         real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
         states = ops.cast(states, "float32")
+
         if self.pooling == "cls":
             embeddings = states[:, 0]
         elif self.pooling == "max":
-            # By position: for the gradient of a maximum XLA may compute the numbers once more, in
-            # another fusion, and then finds the maximum at none or at several of them.
-            chosen = ops.argmax(ops.where(real, states, float("-inf")), axis=1, keepdims=True)
-            positions = ops.reshape(ops.arange(ops.shape(states)[1], dtype="int32"), (1, -1, 1))
-            is_largest = ops.equal(positions, ops.cast(chosen, "int32"))
-            embeddings = ops.sum(ops.where(is_largest, states, 0.0), axis=1)
+            embeddings = _pool_maximum(states, real)
         else:
             real = ops.cast(real, "float32")
-            embeddings = ops.sum(states * real, axis=1) / ops.sum(real, axis=1)
-        embeddings = _unit(embeddings) if self.normalize else embeddings
+            num_tokens = ops.sum(real, axis=1)
+            embeddings = ops.sum(states * real, axis=1) / num_tokens
+
+        if self.normalize:
+            embeddings = _unit(embeddings)
         if len(inputs[TOKEN_IDS].shape) == 2:
             return embeddings
         return ops.reshape(embeddings, (-1, self.columns, self.width))
@@ -76,47 +75,92 @@ class EmbeddingLoss:
         compute = functools.partial(self.formula.sum_losses, **options)
         if self.dimensions is None:
             return compute(embeddings, labels, weights)
-        each = [
+
+        sums = [
             compute(_unit(embeddings[..., :dimension]), labels, weights)
             for dimension in sorted(self.dimensions, reverse=True)
         ]
-        return ops.stack([sum(one[0] for one in each), each[0][1], each[0][2]])
+        loss = sum(sums_of_length[0] for sums_of_length in sums)
+        whole = sums[0]  # of the longest
+        return ops.stack([loss, whole[1], whole[2]])
+
+
+def _pool_maximum(states, real):
+    """Return the maximum of each feature over the real tokens, (texts, H)."""
+    # By position: for the gradient of a maximum XLA may compute the numbers once more, in
+    # another fusion, and then finds the maximum at none or at several of them.
+    masked = ops.where(real, states, float("-inf"))
+    largest = ops.argmax(masked, axis=1, keepdims=True)
+    seq_len = ops.shape(states)[1]
+    positions = ops.reshape(ops.arange(seq_len, dtype="int32"), (1, -1, 1))
+    is_largest = ops.equal(positions, ops.cast(largest, "int32"))
+    return ops.sum(ops.where(is_largest, states, 0.0), axis=1)
 
 
 def sum_products(embeddings, gradient, weights):
     """Return sums of which the first is Σ embeddings × gradient, see GradCache."""
     product = ops.sum(embeddings * gradient)
-    return ops.stack([product, ops.zeros_like(product), ops.zeros_like(product)])
+    zero = ops.zeros_like(product)
+    return ops.stack([product, zero, zero])
 
 
 def infonce(embeddings, numbers, weights, scale: float):
     """Each record's first text chooses its second one from all others' second and further texts.
 
     Cross-entropy over scale × cosine (van den Oord et al. 2018, arXiv 1807.03748, eq. 4;
-    MultipleNegativesRankingLoss). Left out as negatives: texts with the number of the record's
-    first or second text; second texts of records with the same first; records that weigh nothing.
+    MultipleNegativesRankingLoss). With the first text aᵢ of a record, its second pᵢ, and the
+    candidates c, which are all records' second and further texts:
+
+        lossᵢ = log Σ exp(scale · cos(aᵢ, c)) − scale · cos(aᵢ, pᵢ)
+
+    Left out as negatives: texts with the number of the record's first or second text; second texts
+    of records with the same first; records that weigh nothing.
     """
     unit = _unit(embeddings)
-    anchors, others = unit[:, 0], unit[:, 1:]
-    further = embeddings.shape[1] - 2  # columns of negatives
-    candidates = ops.reshape(ops.transpose(others, (1, 0, 2)), (-1, embeddings.shape[2]))
+    anchors = unit[:, 0]
+    texts = unit[:, 1:]
+    positives = texts[:, 0]
+    # all records' second texts, then all their third ones, and so on
+    width = embeddings.shape[2]
+    candidates = ops.reshape(ops.transpose(texts, (1, 0, 2)), (-1, width))
     scores = scale * ops.matmul(anchors, ops.transpose(candidates))  # (B, (C − 1) B)
 
-    def row(of_positives, fill):
-        rest = [ops.full_like(of_positives, fill)] * further
-        return ops.expand_dims(ops.concatenate([of_positives, *rest]), 0)
-
+    num_further = embeddings.shape[1] - 2  # texts after the second
     records = ops.cumsum(ops.ones_like(numbers[:, 0]))  # 1 … B
-    own = ops.equal(ops.expand_dims(records, 1), row(records, 0))
-    texts = ops.reshape(ops.transpose(numbers[:, 1:]), (1, -1))
-    alike = ops.logical_or(ops.equal(texts, numbers[:, :1]), ops.equal(texts, numbers[:, 1:2]))
-    alike = ops.logical_or(alike, ops.equal(row(numbers[:, 0], -1), numbers[:, :1]))
-    empty = ops.equal(ops.expand_dims(ops.concatenate([weights] * (1 + further)), 0), 0.0)
-    left_out = ops.logical_and(ops.logical_or(alike, empty), ops.logical_not(own))
+    left_out = _find_left_out(records, numbers, weights, num_further)
     scores = ops.where(left_out, MASKED, scores)
-    losses = ops.logsumexp(scores, axis=-1) - scale * ops.sum(anchors * others[:, 0], -1)
-    hits = ops.equal(ops.cast(ops.argmax(scores, axis=-1), "int32"), records - 1)
+
+    positive_scores = scale * ops.sum(anchors * positives, -1)
+    losses = ops.logsumexp(scores, axis=-1) - positive_scores
+    chosen = ops.cast(ops.argmax(scores, axis=-1), "int32")
+    hits = ops.equal(chosen, records - 1)
     return weighted_sums(weights, losses, hits)
+
+
+def _find_left_out(records, numbers, weights, num_further: int):
+    """Return which candidates are no negatives of a record, nor its second text: (B, (C − 1) B)."""
+    second_texts = _list_candidates(records, num_further, 0)
+    is_positive = ops.equal(ops.expand_dims(records, 1), second_texts)
+
+    first, second = numbers[:, :1], numbers[:, 1:2]
+    candidates = ops.reshape(ops.transpose(numbers[:, 1:]), (1, -1))
+    is_first = ops.equal(candidates, first)
+    is_second = ops.equal(candidates, second)
+    is_alike = ops.logical_or(is_first, is_second)
+    first_of_candidate = _list_candidates(numbers[:, 0], num_further, -1)
+    has_same_first = ops.equal(first_of_candidate, first)
+
+    candidate_weights = ops.concatenate([weights] * (1 + num_further))
+    is_empty = ops.equal(ops.expand_dims(candidate_weights, 0), 0.0)
+    is_no_negative = ops.logical_or(is_alike, has_same_first)
+    is_no_negative = ops.logical_or(is_no_negative, is_empty)
+    return ops.logical_and(is_no_negative, ops.logical_not(is_positive))
+
+
+def _list_candidates(of_second_texts, num_further: int, fill: int):
+    """Return a value of each candidate, (1, (C − 1) B): of records' second texts, else `fill`."""
+    further = [ops.full_like(of_second_texts, fill)] * num_further
+    return ops.expand_dims(ops.concatenate([of_second_texts, *further]), 0)
 
 
 def triplet(embeddings, numbers, weights, margin: float):
@@ -143,17 +187,25 @@ def cosent(embeddings, scores, weights, scale: float):
 
     Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
     """
-    cosines, real, scores = _cosines(embeddings), weights > 0, ops.expand_dims(scores, 1)
+    scores = ops.expand_dims(scores, 1)
+    real = weights > 0
     higher = scores > ops.transpose(scores)
     higher = ops.logical_and(higher, ops.expand_dims(real, 1))
     higher = ops.logical_and(higher, ops.expand_dims(real, 0))
+
+    cosines = _cosines(embeddings)
     differences = ops.expand_dims(cosines, 0) - ops.expand_dims(cosines, 1)
-    terms = ops.reshape(ops.where(higher, scale * differences, MASKED), (-1,))
-    loss = ops.logsumexp(ops.concatenate([ops.zeros_like(terms[:1]), terms]))
-    apart = ops.sum(ops.cast(higher, "float32"))
-    right = ops.sum(ops.cast(ops.logical_and(higher, differences < 0), "float32"))
+    terms = ops.where(higher, scale * differences, MASKED)
+    terms = ops.reshape(terms, (-1,))
+    zero = ops.zeros_like(terms[:1])  # exp(0) = 1
+    loss = ops.logsumexp(ops.concatenate([zero, terms]))
+
+    is_right = ops.logical_and(higher, differences < 0)
+    num_pairs = ops.sum(ops.cast(higher, "float32"))
+    num_right = ops.sum(ops.cast(is_right, "float32"))
     total = ops.sum(weights)
-    return ops.stack([total * loss, total * right / ops.maximum(apart, 1.0), total])
+    hits = total * num_right / ops.maximum(num_pairs, 1.0)
+    return ops.stack([total * loss, hits, total])
 
 
 @dataclass(frozen=True)
@@ -182,7 +234,9 @@ FORMULAS = {
 
 
 def _cosines(embeddings):
-    return ops.sum(_unit(embeddings[:, 0]) * _unit(embeddings[:, 1]), -1)
+    first = _unit(embeddings[:, 0])
+    second = _unit(embeddings[:, 1])
+    return ops.sum(first * second, -1)
 
 
 def _length(embeddings, keepdims: bool = False):

@@ -46,23 +46,29 @@ class Engine:
         seed: int = 0,
         **options,
     ):
-        settings = {"jit": jit, "seed": seed, "steps_per_execution": steps_per_execution} | options
-        settings = {name: value for name, value in settings.items() if name in RULES}
-        check_settings(settings, ("clip_norm", "jit", "steps_per_execution"))
+        _check_options(jit=jit, seed=seed, steps_per_execution=steps_per_execution, **options)
         if names.PACKED_TEXTS in model.input_names and backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {backend.replicas}: give devices=1, or "
                 "leave packing out"
             )
-        self.backend, self.model, self.settings, self.seed = backend, model, optimizer, seed
+
+        self.backend = backend
+        self.model = model
+        self.settings = optimizer
+        self.seed = seed
         # maximum number of steps in one call of the device
         self.steps_per_execution = steps_per_execution or backend.default_steps_per_execution
         # calls that may be in flight unread: an accelerator is then never idle
         self.ahead = int(device_names() != ["CPU"])
         # of `predict`; hidden states for a teacher are of use in training alone
-        self.output_names = [one for one in model.output_names if not one.startswith(names.TEACHER)]
-        head = find_head([layer.name for layer in model.layers], model.name)
-        options.setdefault("losses", dict.fromkeys(self.output_names, LOSSES[head.loss]))
+        self.output_names = [
+            name for name in model.output_names if not name.startswith(names.TEACHER)
+        ]
+
+        if "losses" not in options:
+            head = find_head([layer.name for layer in model.layers], model.name)
+            options["losses"] = dict.fromkeys(self.output_names, LOSSES[head.loss])
         trained = trained or TrainedWeights().add_new_weights(model)
         seeds = find_seed_states(model)
         with backend.scope():
@@ -73,7 +79,8 @@ class Engine:
 
     def slice_examples(self, batch_size: int) -> slice:
         """Return this process's part of a batch, which replicas and micro-batches must divide."""
-        backend, micro_batches = self.backend, self.step.accumulation_steps
+        backend = self.backend
+        micro_batches = self.step.accumulation_steps
         shards = backend.replicas * micro_batches
         if batch_size % shards:
             raise ValueError(
@@ -92,8 +99,10 @@ class Engine:
         self, batches: Sequence[TrainingBatch], step: int, stop_flags: StopFlags = NO_STOP
     ) -> Callable[[], list[dict[str, float]]]:
         """Run up to `steps_per_execution` steps; return a function that waits for their metrics."""
-        each = enumerate(batches, start=step)
-        return self.program.updates([(self.split(x, stop_flags), self.seeds(n)) for n, x in each])
+        arguments = []
+        for number, batch in enumerate(batches, start=step):
+            arguments.append((self.split(batch, stop_flags), self.seeds(number)))
+        return self.program.updates(arguments)
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
         """Return one process's gradients by their weights' paths, scaled and not clipped."""
@@ -103,15 +112,19 @@ class Engine:
 
     def evaluate(self, batch: TrainingBatch) -> dict[str, tuple[float, float]]:
         """Return `sum_metrics` of a batch, without dropout; takes this process's rows."""
-        shards = _split_arrays((batch.inputs, batch.labels, batch.weights), self.backend.local)
+        groups = batch.inputs, batch.labels, batch.weights
+        shards = _split_arrays(groups, self.backend.local)
         sums = np.asarray(self.program.measure(shards))
-        totals = sum_metrics(self.step.losses, batch.labels, sums)
-        return {name: (float(value), float(weight)) for name, (value, weight) in totals.items()}
+        metrics = {}
+        for name, (value, weight) in sum_metrics(self.step.losses, batch.labels, sums).items():
+            metrics[name] = float(value), float(weight)
+        return metrics
 
     def predict(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Return the model's outputs for some examples, logits, without dropout."""
         outputs = self.program.predict(inputs)
-        return [np.asarray(outputs[name]) for name in outputs if not name.startswith(names.TEACHER)]
+        used = [name for name in outputs if not name.startswith(names.TEACHER)]
+        return [np.asarray(outputs[name]) for name in used]
 
     def barrier(self) -> None:
         """Wait until every process is here."""
@@ -122,9 +135,10 @@ class Engine:
         # Functions of (seed, step), not states that each draw moves on: a run that is resumed draws
         # what it would have drawn, and each device and micro-batch has masks of its own.
         shape = (self.backend.replicas, self.step.accumulation_steps, self.step.dropouts, 2)
-        keys = fork(key_of(self.seed, step), np.arange(shape[0]))[:, None]
+        keys = fork(key_of(self.seed, step), np.arange(shape[0]))
         indices = np.arange(np.prod(shape[1:]), dtype=np.uint64)
-        return (fork(keys, indices) >> np.uint64(33)).astype(np.int32).reshape(shape)
+        numbers = fork(keys[:, None], indices) >> np.uint64(33)
+        return numbers.astype(np.int32).reshape(shape)
 
     def split(self, batch: TrainingBatch, stop_flags: StopFlags = NO_STOP) -> list[tuple]:
         """Split a batch of this process's examples by device: (micro-batches, B, …)."""
@@ -136,14 +150,26 @@ class Engine:
         return _split_arrays(groups, self.backend.local, self.step.accumulation_steps)
 
 
+def _check_options(**options) -> None:
+    """Raise a ValueError for an option that breaks the rule of a run's setting of its name."""
+    settings = {name: value for name, value in options.items() if name in RULES}
+    check_settings(settings, ("clip_norm", "jit", "steps_per_execution"))
+
+
 def _split_arrays(groups: Sequence[dict], *sizes: int) -> list[tuple]:
     """Split arrays (B, …) into `sizes[0]` shards, each of the shape (*sizes[1:], b, …)."""
-    count, whole = len(next(iter(groups[0].values()))), math.prod(sizes)
+    first = next(iter(groups[0].values()))
+    count = len(first)
+    whole = math.prod(sizes)
     if count % whole:
         raise ValueError(f"a batch must be a multiple of {whole} examples here, got {count}")
 
-    def shard(group, n):
-        arrays = group.items()
-        return {name: array.reshape(*sizes, -1, *array.shape[1:])[n] for name, array in arrays}
+    def reshape(group: dict) -> dict:
+        return {name: array.reshape(*sizes, -1, *array.shape[1:]) for name, array in group.items()}
 
-    return [tuple(shard(group, n) for group in groups) for n in range(sizes[0])]
+    reshaped = [reshape(group) for group in groups]
+    shards = []
+    for n in range(sizes[0]):
+        shard = [{name: array[n] for name, array in group.items()} for group in reshaped]
+        shards.append(tuple(shard))
+    return shards

@@ -17,24 +17,38 @@ from kbert.ops import keras_internals
 
 def call_stateless(model, values: dict, inputs: list, training: bool = True, **options) -> list:
     """Return a functional model's outputs, from the values of its variables by id."""
-
-    def read(variables) -> list:
-        """Return each variable's value in its dtype: the given one, else its own."""
-        each = [(one, values.get(id(one))) for one in variables]
-        return [one.value if new is None else ops.cast(new, one.dtype) for one, new in each]
-
-    states = read(model.trainable_variables), read(model.non_trainable_variables)
-    inputs = inputs if isinstance(model.input, list) else inputs[0]  # as it was built
-    outputs = model.stateless_call(*states, inputs, training=training, **options)[0]
+    outputs, *_ = model.stateless_call(
+        _read_variables(model.trainable_variables, values),
+        _read_variables(model.non_trainable_variables, values),
+        inputs if isinstance(model.input, list) else inputs[0],  # as it was built
+        training=training,
+        **options,
+    )
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def _read_variables(variables, values: dict) -> list:
+    """Return each variable's value in its dtype: the given one, else its own."""
+    read = []
+    for variable in variables:
+        value = values.get(id(variable))
+        if value is None:
+            read.append(variable.value)
+        else:
+            read.append(ops.cast(value, variable.dtype))
+    return read
 
 
 def flatten_sequences(inputs: Mapping) -> dict:
     """Return inputs (B, C, S), of C sequences per example, as (B · C, S); others unchanged."""
-    return {
-        name: array if len(array.shape) < 3 else ops.reshape(array, (-1, ops.shape(array)[-1]))
-        for name, array in inputs.items()
-    }
+    flat = {}
+    for name, array in inputs.items():
+        if len(array.shape) < 3:
+            flat[name] = array
+        else:
+            seq_len = ops.shape(array)[-1]
+            flat[name] = ops.reshape(array, (-1, seq_len))
+    return flat
 
 
 class SegmentedModel:
@@ -42,43 +56,65 @@ class SegmentedModel:
 
     def __init__(self, model: keras.Model):
         self._layers = {layer.name: layer for layer in model.layers}
-        states: list = []
-        while (name := names.encoder_output(len(states))) in self._layers:
-            states.append(self._layers[name].output)
-        cut, inputs = keras_internals.model_between, model.inputs
+        self._input_names = model.input_names
+        states = self._find_states()
+        self._states = _list_ids(states)
+        self._outputs = _list_ids(model.outputs)
+
+        cut = keras_internals.model_between
+        inputs = model.inputs
         self._embeddings = cut(inputs, states[:1])
-        pairs = itertools.pairwise(states)
-        self.blocks = [cut([before, *inputs], [after]) for before, after in pairs]
+        self.blocks = []
+        for before, after in itertools.pairwise(states):
+            self.blocks.append(cut([before, *inputs], [after]))
         # listed once: Keras walks through all layers each time
-        self._weights = [list(map(id, block.trainable_variables)) for block in self.blocks]
-        self._states, self._outputs = list(map(id, states)), list(map(id, model.outputs))
-        of_heads = [one for one in model.outputs if id(one) not in self._states]
+        self._weights = [_list_ids(block.trainable_variables) for block in self.blocks]
+        of_heads = [output for output in model.outputs if id(output) not in self._states]
         self._heads = cut([*states, *inputs], of_heads) if of_heads else None
-        self._of_heads, self._input_names = list(map(id, of_heads)), model.input_names
+        self._of_heads = _list_ids(of_heads)
+
+    def _find_states(self) -> list:
+        """Return the graph's embeddings and the output of each encoder block."""
+        states: list = []
+        name = names.encoder_output(0)
+        while name in self._layers:
+            states.append(self._layers[name].output)
+            name = names.encoder_output(len(states))
+        return states
 
     def outputs(self, values: dict, inputs: list, checkpoint: Callable) -> list:
         """Return the model's outputs in training, from its variables' values by id."""
-        mask = self._mask(dict(zip(self._input_names, inputs, strict=True)))
-        masks = [None] * len(inputs)
+        named = dict(zip(self._input_names, inputs, strict=True))
+        mask = self._mask(named)
+        input_masks = [None] * len(inputs)
+
         states = call_stateless(self._embeddings, values, inputs)
         for block, weights in zip(self.blocks, self._weights, strict=True):
 
-            def run(state, *own, block=block, weights=weights):
-                known = values | dict(zip(weights, own, strict=True))
-                return call_stateless(block, known, [state, *inputs], mask=[mask, *masks])
+            def run(state, *arrays, block=block, weights=weights):
+                known = values | dict(zip(weights, arrays, strict=True))
+                return call_stateless(block, known, [state, *inputs], mask=[mask, *input_masks])
 
             # Weights are arguments: a backend differentiates with respect to these alone.
-            states += checkpoint(run)(states[-1], *(values[one] for one in weights))
+            arrays = [values[weight] for weight in weights]
+            states += checkpoint(run)(states[-1], *arrays)
+
         outputs = dict(zip(self._states, states, strict=True))
         if self._heads:
-            masks = [mask] * len(states) + masks
-            of_heads = call_stateless(self._heads, values, [*states, *inputs], mask=masks)
+            masks = [mask] * len(states) + input_masks
+            head_inputs = [*states, *inputs]
+            of_heads = call_stateless(self._heads, values, head_inputs, mask=masks)
             outputs |= zip(self._of_heads, of_heads, strict=True)
-        return [outputs[one] for one in self._outputs]
+        return [outputs[output] for output in self._outputs]
 
     def _mask(self, inputs: dict):
         # Not the mask that Keras sets on the embeddings: JAX's tensors lose it in a gradient.
         if names.PACKED_TEXTS in inputs:
-            of_texts = [None, None, inputs[names.PACKED_TEXTS]]
-            return self._layers[names.POSITION_EMBEDDING].compute_mask(of_texts)
-        return self._layers[names.TOKEN_EMBEDDING].compute_mask(inputs[names.TOKEN_IDS])[0]
+            layer = self._layers[names.POSITION_EMBEDDING]
+            return layer.compute_mask([None, None, inputs[names.PACKED_TEXTS]])
+        layer = self._layers[names.TOKEN_EMBEDDING]
+        return layer.compute_mask(inputs[names.TOKEN_IDS])[0]
+
+
+def _list_ids(objects) -> list[int]:
+    return [id(item) for item in objects]

@@ -30,23 +30,33 @@ def read_optimizer(value) -> str | dict:
     user_objects.require_object(value)
     import keras
 
-    kind, module = keras.optimizers.Optimizer, "keras.optimizers"
+    kind = keras.optimizers.Optimizer
+    module = "keras.optimizers"
     if not isinstance(value, kind):
         value = user_objects.deserialize(user_objects.serialize(value, kind, module))
     _refuse_other_rules(value)
     json = user_objects.serialize(value, kind, module)
-    name = type(value).__name__
+    _refuse_run_settings(value)
+    config = json["config"]
+    used = [name for name in config if name not in _RUN_SETTINGS]
+    return json | {"config": {name: config[name] for name in used}}
+
+
+def _refuse_run_settings(optimizer) -> None:
+    """Refuse an optimizer with settings that are the run's, if they are not the defaults."""
+    name = type(optimizer).__name__
     try:
-        config, default = value.get_config(), type(value)().get_config()
+        config, default = optimizer.get_config(), type(optimizer)().get_config()
     except TypeError:
         raise RefusedError(f"{name}() must work without arguments: give them defaults") from None
-    for setting, own in _RUN_SETTINGS.items():
-        if config.get(setting) != default.get(setting):
-            own = "schedule" if isinstance(config[setting], dict) else own
-            call = f"pass {own}=… to kbert.pretrain or kbert.finetune instead"
-            raise RefusedError(f"{name}'s {setting} is not used here: {call}")
-    used = {key: own for key, own in json["config"].items() if key not in _RUN_SETTINGS}
-    return json | {"config": used}
+
+    for setting, run_setting in _RUN_SETTINGS.items():
+        if config.get(setting) == default.get(setting):
+            continue
+        if isinstance(config[setting], dict):
+            run_setting = "schedule"
+        call = f"pass {run_setting}=… to kbert.pretrain or kbert.finetune instead"
+        raise RefusedError(f"{name}'s {setting} is not used here: {call}")
 
 
 def _refuse_other_rules(optimizer) -> None:
@@ -68,7 +78,8 @@ def read_schedule(value) -> str | dict:
     user_objects.require_object(value)
     import keras
 
-    kind, module = keras.optimizers.schedules.LearningRateSchedule, "keras.optimizers.schedules"
+    kind = keras.optimizers.schedules.LearningRateSchedule
+    module = "keras.optimizers.schedules"
     json = user_objects.serialize(value, kind, module, "…")
     check_rates(json, steps=1)
     return json
@@ -82,9 +93,10 @@ def check_rates(json: dict, steps: int) -> None:
     import keras
 
     schedule = user_objects.deserialize(json)
-    tried = sorted({*range(0, steps, max(1, steps // _TRIED_RATES)), steps - 1})
-    for step in tried:
-        rate = float(keras.ops.convert_to_numpy(schedule(keras.ops.cast(step, "int"))))
+    stride = max(1, steps // _TRIED_RATES)
+    for step in sorted({*range(0, steps, stride), steps - 1}):
+        rate = schedule(keras.ops.cast(step, "int"))
+        rate = float(keras.ops.convert_to_numpy(rate))
         if not (math.isfinite(rate) and rate >= 0):
             raise RefusedError(
                 f"{json['class_name']} must give finite rates of at least 0, got {rate:g} for step "
@@ -137,7 +149,8 @@ def _refuse_probabilities(json: dict) -> None:
     """Refuse losses of Keras's whose logits would be taken for probabilities, or for embeddings."""
     import keras
 
-    loss, name = user_objects.deserialize(json), json["class_name"]
+    loss = user_objects.deserialize(json)
+    name = json["class_name"]
     of_probabilities = (
         keras.losses.CategoricalGeneralizedCrossEntropy,
         keras.losses.Dice,

@@ -62,9 +62,11 @@ class Loss:
         assert self.compute is not None
         means = []
         for name, arrays in labels.items():
-            logits = [np.asarray(each, np.float64) for each in outputs[name]]
-            losses = [np.atleast_1d(self.compute(*one)) for one in zip(logits, arrays, strict=True)]
-            if any(map(np.size, losses)):
+            losses = []
+            for logits, array in zip(outputs[name], arrays, strict=True):
+                loss = self.compute(np.asarray(logits, np.float64), array)
+                losses.append(np.atleast_1d(loss))
+            if any(loss.size for loss in losses):
                 means.append(np.mean(np.concatenate(losses)))
         return float(np.mean(means)) if means else None
 
@@ -88,46 +90,58 @@ def sum_cross_entropy(
     sums = kops.cross_entropy(logits, labels, weights)
     if not smoothing:
         return sums
+
     logits = mask_logits(logits, weights)
-    own = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
+    label_logits = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
+    label_logits = ops.squeeze(label_logits, -1)
     if class_weights is None:
         # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
-        losses = own - ops.mean(logits, -1)
+        losses = label_logits - ops.mean(logits, -1)
     else:
-        losses = _compare_weighted(logits, labels, own, class_weights)
+        losses = _compare_weighted(logits, labels, label_logits, class_weights)
     more = smoothing * ops.sum(weights * losses)
-    return sums + ops.stack([more, ops.zeros_like(more), ops.zeros_like(more)])
+    zero = ops.zeros_like(more)
+    return sums + ops.stack([more, zero, zero])
 
 
-def _compare_weighted(logits, labels, own, class_weights: np.ndarray):
+def _compare_weighted(logits, labels, label_logits, class_weights: np.ndarray):
     """Return the weighted mean loss of all classes, in the label's weight, − the label's loss.
 
-    `own` are the logits of the labels.
+    `label_logits` are the logits of the labels.
     """
     class_weights = ops.convert_to_tensor(class_weights, "float32")  # (C,)
     total = ops.logsumexp(logits, axis=-1)
-    smoothed = ops.mean(class_weights * (ops.expand_dims(total, -1) - logits), -1)
+    class_losses = ops.expand_dims(total, -1) - logits
+    smoothed = ops.mean(class_weights * class_losses, -1)
+    label_weights = ops.take(class_weights, labels, axis=0)
     # labels of padding may be of a class of weight 0; it does not count
-    label_weights = ops.maximum(ops.take(class_weights, labels, axis=0), _EPSILON)
-    return smoothed / label_weights - (total - own)
+    label_weights = ops.maximum(label_weights, _EPSILON)
+    return smoothed / label_weights - (total - label_logits)
 
 
 def sum_binary_cross_entropy(logits, labels, weights):
     """Compute the sums of the sigmoid cross-entropy; labels (B, C): 1 for classes that hold."""
     logits = mask_logits(logits, weights)
     losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
-    return weighted_sums(weights, losses, ops.equal(logits > 0, labels > 0.5))
+    hits = ops.equal(logits > 0, labels > 0.5)
+    return weighted_sums(weights, losses, hits)
 
 
 def sum_squared_error(logits, labels, weights):
     """Compute the sums of the squared and the absolute error; logits (B, 1), labels (B,)."""
-    errors = ops.squeeze(mask_logits(logits, weights), -1) - labels
+    errors = _compute_errors(logits, labels, weights)
     return weighted_sums(weights, ops.square(errors), ops.abs(errors))
+
+
+def _compute_errors(logits, labels, weights):
+    """Return predicted numbers − labels; shapes as of `sum_squared_error`."""
+    numbers = ops.squeeze(mask_logits(logits, weights), -1)
+    return numbers - labels
 
 
 def sum_absolute_error(logits, labels, weights):
     """Compute the sums of the absolute error, twice; shapes as of `sum_squared_error`."""
-    errors = ops.abs(ops.squeeze(mask_logits(logits, weights), -1) - labels)
+    errors = ops.abs(_compute_errors(logits, labels, weights))
     return weighted_sums(weights, errors, errors)
 
 
@@ -136,7 +150,7 @@ def sum_huber(logits, labels, weights):
 
     It is half the squared error up to an error of 1, and linear above.
     """
-    errors = ops.abs(ops.squeeze(mask_logits(logits, weights), -1) - labels)
+    errors = ops.abs(_compute_errors(logits, labels, weights))
     near = ops.minimum(errors, 1.0)
     return weighted_sums(weights, near * (errors - near / 2), errors)
 
@@ -151,7 +165,9 @@ def compute_huber(logits: np.ndarray, labels) -> np.ndarray:
 def weighted_sums(weights, losses, hits):
     """Return the sums that a loss returns, of losses and hits in the weights' shape."""
     hits = ops.cast(hits, "float32")
-    return ops.stack([ops.sum(weights * losses), ops.sum(weights * hits), ops.sum(weights)])
+    weighted_losses = ops.sum(weights * losses)
+    weighted_hits = ops.sum(weights * hits)
+    return ops.stack([weighted_losses, weighted_hits, ops.sum(weights)])
 
 
 def mask_logits(logits, weights):
@@ -163,11 +179,12 @@ def mask_logits(logits, weights):
 
 def compute_objective(outputs: Mapping, labels: Mapping, weights: Mapping, losses):
     """Return the loss of some examples, a scalar, and the sums of each label, (labels, 3)."""
-    each = [
-        losses[name].sum_losses(outputs[losses[name].output or name], array, weights[name])
-        for name, array in labels.items()
-    ]
-    sums = ops.stack(each)
+    sums_of_labels = []
+    for name, array in labels.items():
+        loss = losses[name]
+        output = outputs[loss.output or name]
+        sums_of_labels.append(loss.sum_losses(output, array, weights[name]))
+    sums = ops.stack(sums_of_labels)
     return ops.sum(sums[:, 0]), sums
 
 
@@ -175,9 +192,11 @@ def sum_metrics(losses: Mapping[str, Loss], labels: Iterable[str], sums) -> dict
     """Return (Σ weight × metric, Σ weight), which add up over batches, by name ("MLM_loss", …)."""
     metrics: dict[str, tuple] = {}
     for index, name in enumerate(labels):
-        loss, hits, weight = sums[index, 0], sums[index, 1], sums[index, 2]
-        second = f"{name}_{losses[name].metric}"
-        metrics |= {f"{name}_loss": (loss, weight), second: (hits, weight)}
+        loss = sums[index, 0]
+        hits = sums[index, 1]
+        weight = sums[index, 2]
+        metrics[f"{name}_loss"] = loss, weight
+        metrics[f"{name}_{losses[name].metric}"] = hits, weight
     return metrics
 
 
@@ -187,49 +206,69 @@ def sum_kl_divergence(logits, targets, weights, temperature: float = 1.0):
     `targets` are the teacher's logits (Hinton et al. 2015, section 2). The gradient shrinks as
     1/T²: times T² it is as large at any temperature.
     """
-    logits, targets = mask_logits(logits, weights), mask_logits(targets, weights)  # (B, C)
-    student, teacher = (ops.log_softmax(one / temperature, axis=-1) for one in (logits, targets))
+    logits = mask_logits(logits, weights)  # (B, C)
+    targets = mask_logits(targets, weights)
+    student = ops.log_softmax(logits / temperature, axis=-1)
+    teacher = ops.log_softmax(targets / temperature, axis=-1)
     # the span head's padding: a probability of 0, whose logarithm is −∞ in bfloat16
     probs = ops.exp(teacher)
     terms = ops.where(probs > 0, probs * (teacher - student), 0.0)
-    agrees = ops.equal(ops.argmax(logits, axis=-1), ops.argmax(targets, axis=-1))
+    choice = ops.argmax(logits, axis=-1)
+    agrees = ops.equal(choice, ops.argmax(targets, axis=-1))
     return weighted_sums(weights, temperature**2 * ops.sum(terms, -1), agrees)
 
 
 def sum_binary_kl_divergence(logits, targets, weights, temperature: float = 1.0):
     """Compute the same where each class holds or not: sigmoid; weights (B, C)."""
-    logits, targets = mask_logits(logits, weights), mask_logits(targets, weights)
-    soft = [(sign * targets / temperature, sign * logits / temperature) for sign in (1.0, -1.0)]
-    terms = [ops.sigmoid(t) * (ops.log_sigmoid(t) - ops.log_sigmoid(s)) for t, s in soft]
+    logits = mask_logits(logits, weights)
+    targets = mask_logits(targets, weights)
+    student = logits / temperature
+    teacher = targets / temperature
+    holds = _compare_sigmoids(student, teacher)
+    holds_not = _compare_sigmoids(-student, -teacher)
     agrees = ops.equal(logits > 0, targets > 0)
-    return weighted_sums(weights, temperature**2 * (terms[0] + terms[1]), agrees)
+    return weighted_sums(weights, temperature**2 * (holds + holds_not), agrees)
+
+
+def _compare_sigmoids(student, teacher):
+    """Return the teacher's probability times the difference of the logarithms of both."""
+    difference = ops.log_sigmoid(teacher) - ops.log_sigmoid(student)
+    return ops.sigmoid(teacher) * difference
 
 
 def sum_state_errors(states, targets, weights):
     """Compute the sums of the squared error of states (B, S, H) (TinyBERT, equation 8)."""
-    states, targets = mask_logits(states, weights), mask_logits(targets, weights)
+    states = mask_logits(states, weights)
+    targets = mask_logits(targets, weights)
     errors = ops.mean(ops.square(states - targets), -1)  # (B, S)
     return weighted_sums(weights, errors, _cosines(states, targets))
 
 
 def sum_state_cosines(states, targets, weights):
     """Compute the sums of 1 − cosine of hidden states (DistilBERT, Sanh et al. 2019, section 2)."""
-    cosines = _cosines(mask_logits(states, weights), mask_logits(targets, weights))
+    states = mask_logits(states, weights)
+    targets = mask_logits(targets, weights)
+    cosines = _cosines(states, targets)
     return weighted_sums(weights, 1 - cosines, cosines)
 
 
 def _cosines(states, targets):
-    lengths = [ops.sum(ops.square(one), -1) + _EPSILON for one in (states, targets)]
-    return ops.sum(states * targets, -1) / ops.sqrt(lengths[0] * lengths[1])
+    squared_length = ops.sum(ops.square(states), -1) + _EPSILON
+    target_squared_length = ops.sum(ops.square(targets), -1) + _EPSILON
+    return ops.sum(states * targets, -1) / ops.sqrt(squared_length * target_squared_length)
 
 
 def compute_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the cross-entropy of each label of an example that counts."""
     logits, labels = np.atleast_2d(logits), np.atleast_1d(labels)
-    logits, labels = logits[labels != IGNORED], labels[labels != IGNORED]
+    has_label = labels != IGNORED
+    logits, labels = logits[has_label], labels[has_label]
+
     top = logits.max(-1, initial=0.0, keepdims=True)
-    total = np.log(np.exp(logits - top).sum(-1)) + top[:, 0]
-    return total - logits[np.arange(len(labels)), labels]
+    sums = np.exp(logits - top).sum(-1)
+    total = np.log(sums) + top[:, 0]
+    label_logits = logits[np.arange(len(labels)), labels]
+    return total - label_logits
 
 
 LOSSES = {

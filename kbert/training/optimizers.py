@@ -86,10 +86,12 @@ def learning_rate(settings: Optimizer, iteration):
 def rules(settings: Optimizer, weights: Sequence) -> list:
     """Return the rule of each weight, with the methods of `AdamW`."""
     if isinstance(settings.name, str):
-        rule = OPTIMIZERS[settings.name](settings)
-        return [rule if settings.ema is None else AveragedRule(rule, settings.ema)] * len(weights)
-    rules = [KerasRule(settings, weight) for weight in weights]
-    return rules if settings.ema is None else [AveragedRule(one, settings.ema) for one in rules]
+        rules: list = [OPTIMIZERS[settings.name](settings)] * len(weights)
+    else:
+        rules = [KerasRule(settings, weight) for weight in weights]
+    if settings.ema is None:
+        return rules
+    return [AveragedRule(rule, settings.ema) for rule in rules]
 
 
 class AdamW:
@@ -109,7 +111,8 @@ class AdamW:
         """Return a weight's new value and slots, float32; the gradient is clipped already."""
         direction, slots = self._direction(slots, gradient, iteration)
         decay = self._settings.weight_decay if decayed else 0.0
-        return weight * (1 - rate * decay) - rate * direction, slots
+        new = weight * (1 - rate * decay) - rate * direction
+        return new, slots
 
     def _direction(self, slots: dict, gradient, iteration) -> tuple:
         """Return Adam's direction (Kingma and Ba, arXiv 1412.6980, algorithm 1) and new moments."""
@@ -117,8 +120,9 @@ class AdamW:
         first = slots["first"] + (gradient - slots["first"]) * (1 - beta_1)
         second = beta_2 * slots["second"] + (1 - beta_2) * ops.square(gradient)
         # Corrected for their start at 0, which Google's optimization.py leaves out.
-        one, two = (_correction(beta, iteration) for beta in (beta_1, beta_2))
-        direction = (first / one) / (ops.sqrt(second / two) + self._settings.epsilon)
+        bias_1, bias_2 = _correction(beta_1, iteration), _correction(beta_2, iteration)
+        root = ops.sqrt(second / bias_2)
+        direction = (first / bias_1) / (root + self._settings.epsilon)
         return direction, {"first": first, "second": second}
 
 
@@ -129,8 +133,10 @@ class Lamb(AdamW):
 
     def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
         direction, slots = self._direction(slots, gradient, iteration)
-        direction = direction + (self._settings.weight_decay if decayed else 0.0) * weight
-        return weight - rate * (_trust(weight, direction) if decayed else 1.0) * direction, slots
+        decay = self._settings.weight_decay if decayed else 0.0
+        direction = direction + decay * weight
+        trust = _trust(weight, direction) if decayed else 1.0
+        return weight - rate * trust * direction, slots
 
 
 OPTIMIZERS: dict[str, type[AdamW]] = {"adamw": AdamW, "lamb": Lamb}  # as in `setting_rules`
@@ -140,13 +146,15 @@ class KerasRule:
     """The rule of one weight, by the optimizer whose JSON is the settings' name."""
 
     def __init__(self, settings, weight):
-        self._decay, self._weight = settings.weight_decay, weight
+        self._decay = settings.weight_decay
+        self._weight = weight
         self._optimizer = keras.saving.deserialize_keras_object(settings.name)
         self._optimizer.build([weight])
         keras_internals.make_stateless(self._optimizer)
-        shared = self._optimizer.iterations, self._optimizer.learning_rate
-        own = [one for one in self._optimizer.variables if all(one is not each for each in shared)]
-        self._slots = {f"slot_{number}": variable for number, variable in enumerate(own)}
+
+        shared = {id(self._optimizer.iterations), id(self._optimizer.learning_rate)}
+        variables = [item for item in self._optimizer.variables if id(item) not in shared]
+        self._slots = {f"slot_{number}": variable for number, variable in enumerate(variables)}
 
     def init(self, weight) -> dict:
         """Return the optimizer's variables of its weight, numbered in Keras's order."""
@@ -160,10 +168,12 @@ class KerasRule:
         done = ops.cast(iteration, optimizer.iterations.dtype)
         values = [(self._weight, weight), (optimizer.iterations, done)]
         values += [(self._slots[name], slot) for name, slot in slots.items()]
+
         with keras.StatelessScope(values) as scope:
             optimizer.update_step(gradient, self._weight, rate)
-        new = {name: scope.get_current_value(self._slots[name]) for name in slots}
-        return scope.get_current_value(self._weight), new
+        new = scope.get_current_value(self._weight)
+        new_slots = {name: scope.get_current_value(self._slots[name]) for name in slots}
+        return new, new_slots
 
 
 class AveragedRule:
@@ -173,7 +183,8 @@ class AveragedRule:
     """
 
     def __init__(self, rule, ema: float):
-        self._rule, self._ema = rule, ema
+        self._rule = rule
+        self._ema = ema
 
     def init(self, weight) -> dict:
         """Return the slots of the other rule, and the weight's first value as its average."""
@@ -183,10 +194,11 @@ class AveragedRule:
 
     def update(self, weight, slots: dict, gradient, rate, iteration, decayed: bool) -> tuple:
         """See `AdamW.update`."""
-        others = {name: slot for name, slot in slots.items() if name != AVERAGE}
-        new, others = self._rule.update(weight, others, gradient, rate, iteration, decayed)
-        average = slots[AVERAGE] + (new - slots[AVERAGE]) * average_factor(self._ema, iteration)
-        return new, others | {AVERAGE: average}
+        old_slots = {name: slot for name, slot in slots.items() if name != AVERAGE}
+        new, new_slots = self._rule.update(weight, old_slots, gradient, rate, iteration, decayed)
+        factor = average_factor(self._ema, iteration)
+        average = slots[AVERAGE] + (new - slots[AVERAGE]) * factor
+        return new, new_slots | {AVERAGE: average}
 
 
 def average_factor(ema: float, iteration):
@@ -205,7 +217,10 @@ def warn_of_slow_average(settings: Optimizer) -> None:
         _logger.warning(
             "ema=%g is slow for %s steps: %.0f %% of the result is the weights of the first step. "
             "Lower it to %.3g, or train longer",
-            *(settings.ema, f"{steps:,}", 100 * first, 0.01 ** (1 / steps)),
+            settings.ema,
+            f"{steps:,}",
+            100 * first,
+            0.01 ** (1 / steps),
         )
 
 
@@ -218,9 +233,11 @@ def _correction(beta: float, iteration):
 
 def _trust(weight, direction):
     """LAMB's ratio ‖w‖ / ‖direction‖; 1 where either is 0."""
-    over, under = (ops.sqrt(ops.sum(ops.square(one))) for one in (weight, direction))
-    both = ops.logical_and(over > 0, under > 0)
-    return ops.where(both, over / ops.maximum(under, 1e-30), ops.ones_like(over))
+    weight_norm = ops.sqrt(ops.sum(ops.square(weight)))
+    direction_norm = ops.sqrt(ops.sum(ops.square(direction)))
+    are_positive = ops.logical_and(weight_norm > 0, direction_norm > 0)
+    ratio = weight_norm / ops.maximum(direction_norm, 1e-30)
+    return ops.where(are_positive, ratio, ops.ones_like(weight_norm))
 
 
 def clip_factor(norm, clip_norm: float | None):

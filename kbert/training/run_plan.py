@@ -190,11 +190,11 @@ class RunPlan:
 def list_derived(request: Request, settings: Any) -> list[str]:
     """Return the names of the settings that the plan of a request has completed."""
     requested = request.settings.as_dict()
-    return [
-        name
-        for name, value in settings.as_dict().items()
-        if value is not None and requested[name] is None
-    ]
+    derived = []
+    for name, value in settings.as_dict().items():
+        if value is not None and requested[name] is None:
+            derived.append(name)
+    return derived
 
 
 def make_optimizer(settings: Any, steps: int, warmup_steps: int) -> Optimizer:
@@ -237,9 +237,12 @@ def list_paths(sources: Mapping[str, Any]) -> dict[str, str]:
     for name, source in sources.items():
         if isinstance(source, Bert):
             source = source.source
-        if isinstance(source, (str, os.PathLike)):
-            is_model = name in _MODELS
-            paths[name] = os.fspath(source) if is_model else str(Path(source).absolute())
+        if not isinstance(source, (str, os.PathLike)):
+            continue
+        if name in _MODELS:
+            paths[name] = os.fspath(source)
+        else:
+            paths[name] = str(Path(source).absolute())
     return paths
 
 
@@ -295,18 +298,26 @@ def describe_models(sources: Mapping[str, Any], base: str, trained: TrainedParts
         model = sources.get(name)
         if isinstance(model, Bert):
             model = model.source
-        if model is not None:  # addresses, or names without folders
-            facts[title] = str(model) if "://" in str(model) else Path(model).name
+        if model is None:
+            continue
+        is_address = "://" in str(model)
+        facts[title] = str(model) if is_address else Path(model).name
 
     if trained.frozen:
-        spec, in_adapters = trained.spec, trained.adapter_params
-        counts = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
-        trainable = dataclasses.replace(counts, trained=trained).trainable_params
-        share = trainable / counts.params
-        text = f"{trainable:,} of {counts.params:,} parameters ({share:.2%})"
-        adapters = f", {in_adapters:,} of them in adapters" if trained.adapted else ""
-        facts["Trained"] = text + adapters
+        facts["Trained"] = _describe_trained(trained)
     return facts
+
+
+def _describe_trained(trained: TrainedParts) -> str:
+    """Return how many of a model's parameters are trained."""
+    spec = trained.spec
+    counts = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
+    trainable = dataclasses.replace(counts, trained=trained).trainable_params
+    share = trainable / counts.params
+    text = f"{trainable:,} of {counts.params:,} parameters ({share:.2%})"
+    if trained.adapted:
+        text += f", {trained.adapter_params:,} of them in adapters"
+    return text
 
 
 def digest_base(bert: Bert, adapter: LoraAdapter | None = None) -> str:

@@ -12,8 +12,19 @@ from kbert.training.setting_rules import RATE_SETTINGS, check_settings, check_to
 from kbert.training.user_objects import UserFunction, refuse_missing_functions
 
 _ON_EVERY_CARD = (
-    *("epochs", "steps", "batch_size", "max_length", "seq_len", "optimizer", "learning_rate"),
-    *("schedule", "warmup_ratio", "warmup_steps", "weight_decay", "precision", "seed"),
+    "epochs",
+    "steps",
+    "batch_size",
+    "max_length",
+    "seq_len",
+    "optimizer",
+    "learning_rate",
+    "schedule",
+    "warmup_ratio",
+    "warmup_steps",
+    "weight_decay",
+    "precision",
+    "seed",
 )
 _ON_NO_CARD = ("lengths", "evaluate_every", "save_every", "log_every", "metrics")
 
@@ -143,9 +154,9 @@ class RunSettings:
     @classmethod
     def fields(cls) -> list[dataclasses.Field]:
         """In the order of settings.json and of --help."""
-        others = {field.name: field for field in dataclasses.fields(cls)}
-        first, last = ([others.pop(name) for name in names] for names in (cls.first, cls.last))
-        return first + list(others.values()) + last
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        between = [name for name in fields if name not in cls.first and name not in cls.last]
+        return [fields[name] for name in (*cls.first, *between, *cls.last)]
 
     def as_dict(self) -> dict:
         """Return the values by name, as settings.json has them."""
@@ -153,14 +164,15 @@ class RunSettings:
 
     def as_hyperparameters(self) -> dict:
         """Return the values for a model card: the usual ones, and those that were changed."""
-        settings = {
-            field.name: getattr(self, field.name)
-            for field in self.fields()
-            if field.name in _ON_EVERY_CARD
-            or (field.name not in _ON_NO_CARD and getattr(self, field.name) != field.default)
-        }
+        settings = {}
+        for field in self.fields():
+            value = getattr(self, field.name)
+            is_changed = field.name not in _ON_NO_CARD and value != field.default
+            if field.name in _ON_EVERY_CARD or is_changed:
+                settings[field.name] = value
         if isinstance(self.schedule, dict):
             settings = {name: settings[name] for name in settings if name not in RATE_SETTINGS}
+
         for name in ("optimizer", "schedule", "loss"):
             value = settings.get(name)
             if isinstance(value, dict):
@@ -170,10 +182,11 @@ class RunSettings:
         return settings
 
     def __post_init__(self):
-        optional = {field.name for field in self.fields() if type(None) in get_args(field.type)}
+        fields = self.fields()
+        optional = {field.name for field in fields if type(None) in get_args(field.type)}
         for name, value in check_settings(self.as_dict(), optional).items():
             object.__setattr__(self, name, value)
-        defaults = {field.name: field.default for field in self.fields()}
+        defaults = {field.name: field.default for field in fields}
         check_together(self.as_dict(), defaults)
         for name in ("lora_targets", "lora_alpha", "lora_dropout"):
             if not self.lora_rank and getattr(self, name) != getattr(type(self), name):
@@ -218,10 +231,15 @@ class RunOptions:
 
     def __post_init__(self):
         optional = (
-            *("devices", "peak_flops", "keep_checkpoints", "report_examples"),
+            "devices",
+            "peak_flops",
+            "keep_checkpoints",
+            "report_examples",
             "steps_per_execution",
         )
-        check_settings({name: getattr(self, name) for name in ("progress", *optional)}, optional)
-        several = () if self.callbacks is None else self.callbacks
-        several = tuple(several) if isinstance(several, Iterable) else (several,)
-        object.__setattr__(self, "callbacks", several)
+        values = {name: getattr(self, name) for name in ("progress", *optional)}
+        check_settings(values, optional)
+
+        callbacks = () if self.callbacks is None else self.callbacks
+        callbacks = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
+        object.__setattr__(self, "callbacks", callbacks)

@@ -66,6 +66,7 @@ def resume(request: Request, options: RunOptions) -> RunResult:
     backend, plan = _plan(request, options)
     run.chief = backend.process == 0
     run.check(plan.fingerprint, run.settings | plan.recorded)
+
     with _hold(backend, run):
         state = run.states.last()
         engine, base_digest = _build(backend, plan, options, begin=state is None)
@@ -73,7 +74,9 @@ def resume(request: Request, options: RunOptions) -> RunResult:
             engine.state.restore(state.arrays)
             _logger.warning(
                 "%s: training continues after step %s of %s",
-                *(run.path, f"{state.step:,}", f"{plan.steps:,}"),
+                run.path,
+                f"{state.step:,}",
+                f"{plan.steps:,}",
             )
             return train(engine, plan, run, options, done=state.step)
 
@@ -89,7 +92,9 @@ def open_finished(run: RunFolder, result: dict[str, Any]) -> RunResult:
     run.tidy()  # it may have been killed before
     _logger.warning(
         "%s is finished already, after %s step%s: nothing is trained",
-        *(run.path, f"{result['steps']:,}", "s" if result["steps"] > 1 else ""),
+        run.path,
+        f"{result['steps']:,}",
+        "s" if result["steps"] > 1 else "",
     )
     bert = load(run.path / "model.keras")
     if bert.adapter is None and (run.path / "adapter").is_dir():
@@ -104,28 +109,19 @@ def train(
     from kbert.training.loop import loop
     from kbert.training.loop.throughput import Speed, measure_peak
 
-    settings, peak, how = plan.settings, options.peak_flops, "given"
+    peak = options.peak_flops
+    how = "given"
     if peak is None:
-        peak, how = measure_peak(settings.precision, engine.backend.replicas)
+        peak, how = measure_peak(plan.settings.precision, engine.backend.replicas)
     if run is not None:
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
 
     best = BestWeights(engine, plan.evaluate, plan.score, plan.keep_best, run)
-    loop_plan = LoopPlan(
-        plan.steps,
-        best.evaluate if plan.evaluate else None,
-        evaluate_every=plan.evaluate_every,
-        save_every=settings.save_every,
-        score=plan.score,
-        patience=settings.patience,
-        log_every=settings.log_every,
-    )
-
     report = LiveReport(run, plan, lambda: best.predictions)
     history = loop.train(
         engine,
         plan.batches,
-        loop_plan,
+        _make_loop_plan(plan, best),
         run=run,
         start=done,
         callbacks=options.callbacks,
@@ -189,6 +185,7 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
             if plan.extend_model is not None:
                 model = plan.extend_model(model)
                 trained = trained and trained.add_new_weights(model)
+
     _models.add(model)
     warn_of_slow_average(plan.optimizer)
     engine = Engine(
@@ -249,6 +246,19 @@ def _hold(backend, run: RunFolder | None) -> Iterator[None]:
         yield
 
 
+def _make_loop_plan(plan: RunPlan, best: BestWeights) -> LoopPlan:
+    settings = plan.settings
+    return LoopPlan(
+        plan.steps,
+        best.evaluate if plan.evaluate else None,
+        evaluate_every=plan.evaluate_every,
+        save_every=settings.save_every,
+        score=plan.score,
+        patience=settings.patience,
+        log_every=settings.log_every,
+    )
+
+
 def _make_bert(engine, plan: RunPlan, result: dict) -> Bert:
     """Return the run's model: the engine's weights, its untrained layers, its adapter, its card."""
     from kbert.model.deferred import layers_of
@@ -261,7 +271,8 @@ def _make_bert(engine, plan: RunPlan, result: dict) -> Bert:
         base = model.adapter.base_path if model.adapter else plan.data_paths.get(plan.base)
         bert = with_adapters(bert, engine, base)
 
-    evaluated = {name[4:]: value for name, value in result.items() if name.startswith("val_")}
+    scores = [name for name in result if name.startswith("val_")]
+    evaluated = {name.removeprefix("val_"): result[name] for name in scores}
     card = dataclasses.replace(
         plan.card,
         facts=plan.describe_training(result["steps"]),

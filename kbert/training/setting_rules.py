@@ -100,7 +100,7 @@ def _score(value) -> str:
 
 
 def _lengths(values) -> tuple[int, ...]:
-    lengths = tuple(map(_whole, values))
+    lengths = tuple(_whole(value) for value in values)
     if isinstance(values, (str, set, dict)) or not lengths:
         raise ValueError
     return lengths
@@ -111,7 +111,8 @@ def _read_class_weights(value) -> str | dict[str, float]:
     if isinstance(value, str):
         return value
     weights = {_label(label): _number(weight) for label, weight in dict(value).items()}
-    if len(weights) < len(value) or min(weights.values()) < 0 or max(weights.values()) == 0:
+    has_equal_labels = len(weights) < len(value)
+    if has_equal_labels or min(weights.values()) < 0 or max(weights.values()) == 0:
         raise ValueError
     return weights
 
@@ -122,12 +123,17 @@ def _freeze(text) -> str:
 
 
 def _minimum(least: int) -> Rule:
-    return Rule(f"be a whole number of at least {least}", _whole, lambda value: value >= least)
+    text = f"be a whole number of at least {least}"
+    return Rule(text, _whole, lambda value: value >= least)
 
 
 def _names_rule(names: tuple[str, ...]) -> Rule:
     listed = " or ".join(names) if len(names) <= 2 else f"one of {', '.join(names)}"
-    return Rule(f"be {listed}", lambda value: value, lambda value: value in names, names)
+    return Rule(f"be {listed}", _any_value, lambda value: value in names, names)
+
+
+def _any_value(value):
+    return value
 
 
 def _rules(names: str, rule: Rule) -> dict[str, Rule]:
@@ -237,6 +243,7 @@ def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
     for name, value in values.items():
         if value is None and name in optional:
             continue
+
         rule = RULES[name]
         try:
             read[name] = rule.read(value)
@@ -246,7 +253,8 @@ def check_settings(values: dict, optional: Collection[str] = ()) -> dict:
         except (TypeError, ValueError, OverflowError):
             holds = False
         if not holds:
-            text, close = f"{name} must {rule.text}, got {value!r}", hint(value, rule.names, "")
+            text = f"{name} must {rule.text}, got {value!r}"
+            close = hint(value, rule.names, "")
             raise ValueError(f"{text}: {close}" if close else text)
     return read
 
@@ -256,7 +264,8 @@ def check_together(values: dict, defaults: Mapping) -> None:
 
     A setting that is its default counts as left out.
     """
-    changed = [name for name in values if name in defaults and values[name] != defaults[name]]
+    known = [name for name in values if name in defaults]
+    changed = [name for name in known if values[name] != defaults[name]]
     _check_schedule(values, changed)
     _check_optimizer(values, changed)
 

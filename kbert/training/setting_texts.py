@@ -8,7 +8,7 @@ import dataclasses
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 F = TypeVar("F", bound=Callable)
@@ -56,12 +56,17 @@ def describe_fields(kind: type[Any]) -> dict[str, Text]:
 
     texts = {}
     for name, field in list_fields(kind).items():
-        what, *others = _SENTENCE_END.split(" ".join(entries[name].split()).removesuffix("."))
-        values = [other for other in others if other.startswith('"')]
-        of_none = [other for other in others if other.startswith("None:")]
-        none = of_none[0] if of_none and field.default is None else ""
-        texts[name] = Text(what, values[0] if values else "", none)
+        entry = " ".join(entries[name].split()).removesuffix(".")
+        what, *sentences = _SENTENCE_END.split(entry)
+        values = _find_sentence(sentences, '"')
+        none = _find_sentence(sentences, "None:") if field.default is None else ""
+        texts[name] = Text(what, values, none)
     return texts
+
+
+def _find_sentence(sentences: Sequence[str], beginning: str) -> str:
+    """Return the first sentence with a beginning; "" without one."""
+    return next((text for text in sentences if text.startswith(beginning)), "")
 
 
 def collect(kind: type[T], arguments: dict[str, Any]) -> T:
@@ -83,16 +88,19 @@ def document(
         if not function.__doc__:  # `python -OO` leaves docstrings out
             return function
 
-        texts = {name: text for kind in kinds for name, text in describe_fields(kind).items()}
+        texts: dict[str, Text] = {}
+        for kind in kinds:
+            texts |= describe_fields(kind)
+
+        sentences = ["what", "values"] if inherited else ["what", "values", "none"]
         signature = _Signature.from_callable(function)
         entries = []
         for name, parameter in signature.parameters.items():
             if name in texts and name not in without:
-                text = texts[name].join("what", "values", *(() if inherited else ("none",)))
-                entries.append(_write_entry(parameter, text))
+                entries.append(_write_entry(parameter, texts[name].join(*sentences)))
 
-        arguments, returns, others = inspect.cleandoc(function.__doc__).partition("\n\nReturns:")
-        function.__doc__ = "\n".join([arguments, *entries]) + returns + others
+        arguments, returns, rest = inspect.cleandoc(function.__doc__).partition("\n\nReturns:")
+        function.__doc__ = "\n".join([arguments, *entries]) + returns + rest
         function.__signature__ = signature
         return function
 

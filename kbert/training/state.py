@@ -44,17 +44,24 @@ class TrainingState:
     """The variables of a trained model and of its optimizer, saved and restored by name."""
 
     def __init__(self, model, trained: TrainedWeights, rules, seed_states: Sequence, to_numpy):
-        self._model, self._seed_states, self._to_numpy = model, seed_states, to_numpy
+        self._model = model
+        self._seed_states = seed_states
+        self._to_numpy = to_numpy
         self.frozen = trained.frozen
-        slots = [
-            {name: _variable(value, name) for name, value in rule.init(weight).items()}
-            for rule, weight in zip(rules, trained.variables, strict=True)
-        ]
-        scale = FIRST_SCALE if needs_scale(model) else 1.0
-        counts = Counts(iteration=0.0, loss_scale=scale, good_updates=0.0, bad_updates=0.0)
-        named = (_variable(value, name) for name, value in counts._asdict().items())
+
+        slots = []
+        for rule, weight in zip(rules, trained.variables, strict=True):
+            first_values = rule.init(weight)
+            variables = {name: _variable(value, name) for name, value in first_values.items()}
+            slots.append(variables)
+        counts = Counts(
+            iteration=_variable(0.0, "iteration"),
+            loss_scale=_variable(FIRST_SCALE if needs_scale(model) else 1.0, "loss_scale"),
+            good_updates=_variable(0.0, "good_updates"),
+            bad_updates=_variable(0.0, "bad_updates"),
+        )
         # the trained weights, the optimizer's slots and the counts
-        self.variables = Values(list(trained.variables), slots, Counts(*named))
+        self.variables = Values(list(trained.variables), slots, counts)
 
     def values(self) -> Values:
         """Return the values of `variables`: the backend's tensors."""
@@ -63,7 +70,8 @@ class TrainingState:
     @property
     def iterations(self) -> int:
         """Number of steps that changed the weights so far; waits for those under way."""
-        return int(self._to_numpy([self.variables.counts.iteration.value])[0])
+        (iteration,) = self._to_numpy([self.variables.counts.iteration.value])
+        return int(iteration)
 
     def all(self) -> dict[str, np.ndarray]:
         """Copy every number that the next step depends on, by name."""
@@ -108,22 +116,31 @@ class TrainingState:
 
     def _averages(self) -> dict:
         """Return the variables of averages by the names of their weights; none without `ema`."""
-        pairs = zip(self.variables.weights, self.variables.slots, strict=True)
-        return {_name_weight(one.path): own[AVERAGE] for one, own in pairs if AVERAGE in own}
+        averages = {}
+        for weight, slots in zip(self.variables.weights, self.variables.slots, strict=True):
+            if AVERAGE in slots:
+                averages[_name_weight(weight.path)] = slots[AVERAGE]
+        return averages
 
     def _averaged(self) -> dict:
         """Return the variables of the weights that have averages, by their names."""
-        pairs = zip(self.variables.weights, self.variables.slots, strict=True)
-        return {_name_weight(one.path): one for one, own in pairs if AVERAGE in own}
+        averaged = {}
+        for weight, slots in zip(self.variables.weights, self.variables.slots, strict=True):
+            if AVERAGE in slots:
+                averaged[_name_weight(weight.path)] = weight
+        return averaged
 
     def _all_variables(self) -> dict:
         """Return every variable of the state by its name."""
-        named, (weights, slots, counts) = self._model_variables(), self.variables
-        for weight, own in zip(weights, slots, strict=True):
+        named = self._model_variables()
+        weights, slots, counts = self.variables
+        for weight, slots_of_weight in zip(weights, slots, strict=True):
             name = _name_weight(weight.path).partition("/")[2]
-            named |= {f"optimizer/{slot}/{name}": variable for slot, variable in own.items()}
-        # without bad_updates: what is saved is good
-        return named | {f"optimizer/{name}": getattr(counts, name) for name in Counts._fields[:-1]}
+            for slot, variable in slots_of_weight.items():
+                named[f"optimizer/{slot}/{name}"] = variable
+        for name in Counts._fields[:-1]:  # without bad_updates: what is saved is good
+            named[f"optimizer/{name}"] = getattr(counts, name)
+        return named
 
     def _model_variables(self) -> dict:
         # seeds without their paths, which count what the process built before
@@ -142,19 +159,21 @@ class TrainingState:
 
 def find_seed_states(model) -> list:
     """Return the states of the model's seed generators, one at least for each dropout layer."""
-    weights = set(map(id, model.weights))
+    weights = {id(weight) for weight in model.weights}
     states = [variable for variable in model.variables if id(variable) not in weights]
-    drawing = sum(
-        (isinstance(layer, keras.layers.Dropout) and layer.rate > 0)
-        or (isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0)
-        for layer in model.layers
-    )
+    drawing = sum(_has_dropout(layer) for layer in model.layers)
     if len(states) < drawing:  # a layer without a seed would draw the same mask at each step
         raise RuntimeError(
             f"Keras {keras.__version__} has {len(states)} seeds among the model's variables for "
             f"{drawing} layers with dropout, which need one each: use Keras 3.15, or dropout 0"
         )
     return states
+
+
+def _has_dropout(layer) -> bool:
+    if isinstance(layer, keras.layers.Dropout):
+        return layer.rate > 0
+    return isinstance(layer, keras.layers.MultiHeadAttention) and layer.dropout > 0
 
 
 def needs_scale(model) -> bool:
@@ -166,7 +185,8 @@ def next_scale(scale, good, finite):
     """Return the next loss scale and count of good steps: the scale is halved, or later doubled."""
     grown = ops.logical_and(finite, good + 1 >= GROWTH)
     larger = ops.where(grown, scale * 2.0, scale)
-    scale = ops.where(finite, larger, ops.maximum(scale * 0.5, 2.0**-14))
+    smaller = ops.maximum(scale * 0.5, 2.0**-14)
+    scale = ops.where(finite, larger, smaller)
     steps = ops.where(finite, good + 1, ops.zeros_like(good))
     return scale, ops.where(grown, ops.zeros_like(good), steps)
 
@@ -181,14 +201,14 @@ def _variable(value, name: str) -> keras.Variable:
 def _restore(variables: dict, state: dict[str, np.ndarray]) -> None:
     problems = [f"missing: {name}" for name in variables if name not in state]
     problems += [f"unexpected: {name}" for name in state if name not in variables]
-    problems += [
-        f"shape of {name}: expected {tuple(variable.shape)}, found {state[name].shape}"
-        for name, variable in variables.items()
-        if name in state and tuple(variable.shape) != state[name].shape
-    ]
+    for name, variable in variables.items():
+        expected = tuple(variable.shape)
+        if name in state and state[name].shape != expected:
+            problems.append(f"shape of {name}: expected {expected}, found {state[name].shape}")
     if problems:
         listed = first_few(problems, between="; ")
         raise ValueError(f"the state is not this model's and optimizer's: {listed}")
+
     for name, variable in variables.items():
         variable.assign(np.array(state[name]))  # JAX may keep the array itself
 

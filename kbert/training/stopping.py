@@ -55,7 +55,8 @@ class Agreement:
     """Agreement of all hosts on stop requests, of which this host's is `request`."""
 
     def __init__(self, engine, request: StopRequest):
-        self._engine, self.request = engine, request
+        self._engine = engine
+        self.request = request
         self._sent = self._received = 0  # calls of the device
         self._known: tuple[int, StopFlags] | None = None  # since the call of that number
 
@@ -68,7 +69,9 @@ class Agreement:
         """Take the sums of the stop flags from the metrics of a call's steps."""
         self._received += 1
         for values in metrics:
-            stop_flags = StopFlags(*(values.pop(name, 0.0) > 0 for name in StopFlags._fields))
+            stop_flags = StopFlags(
+                callback=values.pop("callback", 0.0) > 0, signal=values.pop("signal", 0.0) > 0
+            )
             if any(stop_flags) and self._known is None:
                 self._known = self._received, stop_flags
 
@@ -123,10 +126,12 @@ def _exit_on_second_signal() -> Iterator[None]:
 
     def listen():
         count = 0
-        while number := received.recv(1):  # closed once the context has ended
+        number = received.recv(1)
+        while number:  # closed once the context has ended
             count += number[0] in _SIGNALS
             if count == 2:
                 os._exit(128 + number[0])  # what is on the disk is whole at any moment
+            number = received.recv(1)
 
     listener = threading.Thread(target=listen, daemon=True)
     before = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)

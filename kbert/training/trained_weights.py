@@ -23,9 +23,10 @@ class TrainedWeights:
 
     def add_new_weights(self, model) -> "TrainedWeights":
         """Add a model's other unfrozen variables, at the whole rate."""
-        known = {id(one) for one in (*self.variables, *self.frozen)}
-        new = [one for one in model.trainable_variables if id(one) not in known]
-        return TrainedWeights(self.variables + new, self.rates + [1.0] * len(new), self.frozen)
+        known = {id(variable) for variable in (*self.variables, *self.frozen)}
+        new = [variable for variable in model.trainable_variables if id(variable) not in known]
+        rates = self.rates + [1.0] * len(new)
+        return TrainedWeights(self.variables + new, rates, self.frozen)
 
 
 def select_trained(
@@ -41,14 +42,10 @@ def select_trained(
     if not parts.frozen and layer_decay is None and head_rate is None:
         return None
 
+    head_share = 1.0 if head_rate is None else head_rate / settings.learning_rate
+    pairs = adapter.pairs if adapter else None
     return select_weights(
-        model,
-        parts,
-        settings.seed,
-        layer_decay,
-        1.0 if head_rate is None else head_rate / settings.learning_rate,
-        settings.lora_dropout,
-        adapter.pairs if adapter else None,
+        model, parts, settings.seed, layer_decay, head_share, settings.lora_dropout, pairs
     )
 
 
@@ -64,7 +61,9 @@ def select_weights(
     """Add adapters to a model, within the engine's scope; return the variables that are trained."""
     add_adapters(model, selection, seed, dropout, pairs)
     factors = learning_rate_factors(selection.spec, layer_decay, head_share)
-    variables, rates, frozen = [], [], []
+    variables = []
+    rates = []
+    frozen = []
     for layer in model.layers:
         for weight in layer.trainable_weights:
             if layer.name in selection.frozen and not is_adapter(weight.path):
@@ -77,25 +76,40 @@ def select_weights(
 
 def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
     """Merge a run's adapters into its result, which has the base's matrices still."""
-    adapters, pairs = adapters_of(engine.model), {}
-    for one in adapters:
-        a, b = (keras.ops.convert_to_numpy(half.value) for half in (one.a, one.b))
-        pairs[one.matrix.block, one.matrix.name] = Pair(a.copy(), b.copy(), one.scale)
+    layers = adapters_of(engine.model)
+    pairs = {}
+    for layer in layers:
+        a = keras.ops.convert_to_numpy(layer.a.value)
+        b = keras.ops.convert_to_numpy(layer.b.value)
+        matrix = layer.matrix
+        pairs[matrix.block, matrix.name] = Pair(a.copy(), b.copy(), layer.scale)
+
     # the head's weights, and others that were trained whole, by transformers' names
-    paths = [weight.path for weight in engine.state.variables.weights]
-    whole = {path.split("/")[0] for path in paths if not is_adapter(path)}
-    whole |= {layer.name for layer in graph_layers(bert.spec) if part_of(layer.group) == "head"}
     column = weight_names.column_of(bert.config)
+    whole = _find_whole_layers(bert, engine)
     entries = weight_names.entries_of(bert.spec, column)
+    chosen = [entry for entry in entries if entry.layer in whole]
     adapter = LoraAdapter(
         pairs,
-        transfer.arrays_of(bert.model, [entry for entry in entries if entry.layer in whole]),
+        transfer.arrays_of(bert.model, chosen),
         column=column,
         head=bert.head,
         labels=bert.labels,
         problem_type=bert.problem_type,
         split_punctuation=bert.split_punctuation,
         base_path=base_path,
-        dropout=adapters[0].dropout.rate,
+        dropout=layers[0].dropout.rate,
     )
     return merge_adapter(bert, adapter, "the adapter", "the model")
+
+
+def _find_whole_layers(bert: Bert, engine) -> set[str]:
+    """Return the names of the layers that were trained whole, and of the head's."""
+    whole = set()
+    for weight in engine.state.variables.weights:
+        if not is_adapter(weight.path):
+            whole.add(weight.path.split("/")[0])
+    for layer in graph_layers(bert.spec):
+        if part_of(layer.group) == "head":
+            whole.add(layer.name)
+    return whole

@@ -40,8 +40,10 @@ class UserLoss(Loss):
         """Return the mean over the outputs' examples, computed by the same function."""
         means = []
         for name, arrays in labels.items():
-            if losses := self._compute_arrays(arrays, outputs[name]):
-                means.append(np.mean(np.concatenate(losses, dtype=np.float64)))
+            losses = self._compute_arrays(arrays, outputs[name])
+            if losses:
+                joined = np.concatenate(losses, dtype=np.float64)
+                means.append(np.mean(joined))
         return float(np.mean(means)) if means else None
 
     def _compute_arrays(self, labels, logits) -> list[np.ndarray]:
@@ -54,20 +56,23 @@ class UserLoss(Loss):
         for pairs in shapes.values():
             for start in range(0, len(pairs), _AT_ONCE):
                 chunk, chunk_logits = zip(*pairs[start : start + _AT_ONCE], strict=True)
-                losses.append(self._compute_chunk(np.stack(chunk), np.stack(chunk_logits)))
+                chunk_losses = self._compute_chunk(np.stack(chunk), np.stack(chunk_logits))
+                losses.append(chunk_losses)
         return losses
 
     def _compute_chunk(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
         """Return the losses of the labels that count, (…,)."""
         if labels.dtype.kind == "f":
-            arrays, has_label = labels.astype(np.float32), np.full(labels.shape, True)
+            has_label = np.full(labels.shape, True)
+            arrays = labels.astype(np.float32)
         else:
             has_label = labels != IGNORED
             arrays = np.where(has_label, labels, 0).astype(np.int32)
+
         try:
-            losses = self.compute_each(
-                ops.convert_to_tensor(arrays), ops.convert_to_tensor(logits.astype(np.float32))
-            )
+            targets = ops.convert_to_tensor(arrays)
+            outputs = ops.convert_to_tensor(logits.astype(np.float32))
+            losses = self.compute_each(targets, outputs)
         except Exception as error:
             raise _make_error(self.name, arrays, logits, error) from error
         losses = ops.convert_to_numpy(losses)
@@ -79,7 +84,8 @@ class _KerasLoss(keras.losses.Loss):
 
     def __init__(self, compute_each: Callable, name: str, labels: str):
         super().__init__(name=name, reduction="mean_with_sample_weight")
-        self._compute_each, self._labels = compute_each, labels
+        self._compute_each = compute_each
+        self._labels = labels
 
     def call(self, y_true, y_pred):
         # Keras makes floats of all labels
@@ -96,15 +102,17 @@ def make_user_loss(task_loss: Loss, value: UserFunction | Mapping) -> UserLoss:
         compute = functools.partial(_call_function, value, is_number)
     else:
         compute = functools.partial(_call_keras, user_objects.deserialize(value), is_number)
-    name, (_, metric) = user_objects.name_object(value), task_loss.make_keras()
+
+    name = user_objects.name_object(value)
     labels = "int32" if task_loss.name == "cross_entropy" else "float32"
-    fields = {field.name: getattr(task_loss, field.name) for field in dataclasses.fields(Loss)}
-    fields |= {
-        "name": name,
-        "sum_losses": functools.partial(_sum_losses, compute, task_loss.sum_losses),
-        "compute": None,
-        "make_keras": lambda: (_KerasLoss(compute, name, labels), metric),
-    }
+    _, metric = task_loss.make_keras()
+
+    names = [field.name for field in dataclasses.fields(Loss)]
+    fields = {field: getattr(task_loss, field) for field in names}
+    fields["name"] = name
+    fields["sum_losses"] = functools.partial(_sum_losses, compute, task_loss.sum_losses)
+    fields["compute"] = None
+    fields["make_keras"] = lambda: (_KerasLoss(compute, name, labels), metric)
     return UserLoss(**fields, compute_each=compute)
 
 
@@ -112,7 +120,8 @@ def _call_function(function: UserFunction, is_number: bool, labels, logits):
     """Return a function's losses; numbers are (B,) both."""
     assert function.call is not None
     if is_number:
-        labels, logits = ops.reshape(labels, (-1,)), ops.reshape(logits, (-1,))
+        labels = ops.reshape(labels, (-1,))
+        logits = ops.reshape(logits, (-1,))
     return ops.cast(function.call(labels, logits), "float32")
 
 
@@ -122,7 +131,8 @@ def _call_keras(loss: keras.losses.Loss, is_number: bool, labels, logits):
     Numbers are (B, 1) both. Classes are one-hot for Keras's losses that need it.
     """
     if is_number:
-        labels, logits = ops.reshape(labels, (-1, 1)), ops.reshape(logits, (-1, 1))
+        labels = ops.reshape(labels, (-1, 1))
+        logits = ops.reshape(logits, (-1, 1))
     one_hot = (
         keras.losses.CategoricalCrossentropy,
         keras.losses.CategoricalFocalCrossentropy,
@@ -133,10 +143,12 @@ def _call_keras(loss: keras.losses.Loss, is_number: bool, labels, logits):
     return ops.cast(loss.call(labels, logits), "float32")
 
 
-def _sum_losses(compute: Callable, sum_own: Callable, logits, labels, weights):
+def _sum_losses(compute: Callable, sum_task_losses: Callable, logits, labels, weights):
     """Compute the sums of a loss: those of the losses of examples, and the task's second metric."""
-    hits = sum_own(logits, labels, weights)
-    losses = compute(labels, ops.maximum(mask_logits(logits, weights), _LEAST))
+    task_sums = sum_task_losses(logits, labels, weights)
+    logits = mask_logits(logits, weights)
+    losses = compute(labels, ops.maximum(logits, _LEAST))
+
     has_sets = len(weights.shape) == 2 and len(logits.shape) == 2
     if has_sets and len(losses.shape) == 1:  # one loss for all labels of an example
         weights = ops.sum(weights, -1)
@@ -145,25 +157,29 @@ def _sum_losses(compute: Callable, sum_own: Callable, logits, labels, weights):
             f"it must return a loss per example, in the shape {tuple(weights.shape)}, got "
             f"{tuple(losses.shape)}"
         )
-    return ops.stack([ops.sum(weights * losses), hits[1], hits[2]])
+    loss = ops.sum(weights * losses)
+    return ops.stack([loss, task_sums[1], task_sums[2]])
 
 
 def check_losses(losses: Mapping[str, Loss], labels: Mapping, weights: Mapping, outputs: Mapping):
     """Raise a ValueError, before a run begins, if a user's loss cannot be computed of a batch."""
-    logits, targets, counts = (
-        {name: ops.convert_to_tensor(array) for name, array in group.items()}
-        for group in (outputs, labels, weights)
-    )
-    (name, array), *_ = labels.items()
+    logits = _convert_to_tensors(outputs)
+    targets = _convert_to_tensors(labels)
+    counts = _convert_to_tensors(weights)
+    name = next(iter(labels))
     try:
         value, _ = compute_objective(logits, targets, counts, losses)
     except Exception as error:
-        raise _make_error(losses[name].name, array, outputs[name], error) from error
+        raise _make_error(losses[name].name, labels[name], outputs[name], error) from error
     if not np.isfinite(ops.convert_to_numpy(value)):
         raise ValueError(
             f"loss: {losses[name].name} must be finite for logits of any size, got {value}: the "
             "model's outputs are logits, not probabilities"
         )
+
+
+def _convert_to_tensors(arrays: Mapping) -> dict:
+    return {name: ops.convert_to_tensor(array) for name, array in arrays.items()}
 
 
 def _make_error(name: str, labels: np.ndarray, logits: np.ndarray, error: Exception) -> ValueError:

@@ -68,6 +68,7 @@ def read_object(value, kind: type, module: str) -> UserFunction | dict:
         return UserFunction(str(value[_FUNCTION]))
     if inspect.isroutine(value):
         return UserFunction.from_callable(value)
+
     json = serialize(value, kind, module)
     if _has_probabilities(json):
         raise RefusedError(
@@ -92,7 +93,8 @@ def _name_as_first(json: Mapping[str, Any]) -> dict[str, Any]:
     Keras numbers objects without a name, "auc", "auc_1" and so on, over the whole process. A run
     that is resumed there would have another one.
     """
-    config, class_name = dict(json["config"]), json["class_name"]
+    config = dict(json["config"])
+    class_name = json["class_name"]
     snake = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", class_name)
     snake = re.sub(r"([a-z])([A-Z])", r"\1_\2", snake).lower()
     if re.fullmatch(rf"{re.escape(snake)}_\d+", str(config.get("name"))):
@@ -105,9 +107,11 @@ def require_object(value) -> None:
 
     Keras takes seconds to start, and a mistake on the command line is said at once.
     """
-    is_json = isinstance(value, Mapping) and ("class_name" in value or set(value) == {_FUNCTION})
-    is_object = hasattr(value, "get_config") or isinstance(value, (type, UserFunction))
-    if not (is_json or is_object or inspect.isroutine(value)):
+    if isinstance(value, Mapping) and ("class_name" in value or set(value) == {_FUNCTION}):
+        return
+    if hasattr(value, "get_config") or isinstance(value, (type, UserFunction)):
+        return
+    if not inspect.isroutine(value):
         raise TypeError
 
 
@@ -121,6 +125,7 @@ def serialize(value, kind: type, module: str, arguments: str = "") -> dict:
 
     if isinstance(value, type) and issubclass(value, kind):
         raise RefusedError(f"{value.__name__} is a class: call it, {value.__name__}({arguments})")
+
     json = value
     if isinstance(value, kind):
         try:
@@ -132,6 +137,7 @@ def serialize(value, kind: type, module: str, arguments: str = "") -> dict:
     json = {"module": module, "config": {}} | json
     if not isinstance(json["config"], dict):
         raise TypeError
+
     rebuilt = deserialize(json)
     if not isinstance(rebuilt, kind):
         raise TypeError
@@ -165,7 +171,8 @@ def name_object(value) -> str:
     if isinstance(value, UserFunction):
         return value.name
     if isinstance(value, Mapping):
-        return str(value.get("config", {}).get("name") or value["class_name"])
+        name = value.get("config", {}).get("name")
+        return str(name or value["class_name"])
     return str(value)
 
 
@@ -175,11 +182,13 @@ def name_missing_functions(settings: Mapping[str, Any]) -> dict[str, str]:
     `settings` are as in settings.json, or read from there. Functions that are given are left out.
     """
     arguments = {}
-    for name, value in settings.items():
-        values = list(value) if isinstance(value, (list, tuple)) else [value]
-        if any(_is_missing(each) for each in values):
-            written = ", ".join(_write_object(each) for each in values)
-            arguments[name] = f"[{written}]" if isinstance(value, (list, tuple)) else written
+    for name, setting in settings.items():
+        is_list = isinstance(setting, (list, tuple))
+        values = list(setting) if is_list else [setting]
+        if not any(_is_missing(value) for value in values):
+            continue
+        written = ", ".join(_write_object(value) for value in values)
+        arguments[name] = f"[{written}]" if is_list else written
     return arguments
 
 
@@ -224,8 +233,10 @@ def _write_object(value) -> str:
         value = UserFunction(value[_FUNCTION])
     if isinstance(value, UserFunction):
         return value.name
-    module = value.get("module")  # None for a class of the user
-    return f"{module}.{value['class_name']}(…)" if module else f"{value['class_name']}(…)"
+    module, name = value.get("module"), value["class_name"]
+    if not module:  # a class of the user
+        return f"{name}(…)"
+    return f"{module}.{name}(…)"
 
 
 def _name_module(function: Callable) -> str:
@@ -234,7 +245,8 @@ def _name_module(function: Callable) -> str:
     if module != "__main__":
         return module
     main: Any = sys.modules[module]
-    if spec := getattr(main, "__spec__", None):
+    spec = getattr(main, "__spec__", None)
+    if spec:
         return spec.name
     file = Path(getattr(main, "__file__", None) or "")
     return file.stem if file.suffix == ".py" else module
@@ -250,15 +262,15 @@ def _expects_probabilities(function: Callable) -> bool:
 
 def _has_equal_settings(value, rebuilt) -> bool:
     """Return whether an object made from a configuration has the same plain attributes."""
-    others = vars(rebuilt)
-    return all(
-        repr(others.get(name)) == repr(setting)
-        for name, setting in vars(value).items()
-        if isinstance(setting, _PLAIN)
-    )
+    rebuilt_settings = vars(rebuilt)
+    for name, setting in vars(value).items():
+        if isinstance(setting, _PLAIN) and repr(rebuilt_settings.get(name)) != repr(setting):
+            return False
+    return True
 
 
 def describe_error(error: Exception) -> str:
     """Return an error of a function of the user in one line."""
+    kind = type(error).__name__
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+    return f"{kind}: {lines[0][:200]}" if lines else kind

@@ -27,7 +27,9 @@ class Program(Protocol):
     update_function: Callable  # `TrainingStep.update`, as it is compiled
 
     def __init__(self, backend, step: TrainingStep, state: TrainingState):
-        self.backend, self.step, self.state = backend, step, state
+        self.backend = backend
+        self.step = step
+        self.state = state
         self.update_function = step.update
 
     def frozen(self) -> list:
@@ -36,8 +38,8 @@ class Program(Protocol):
 
     def assign(self, new: Values) -> None:
         """Assign new values to the state's variables; those that changed in place are the same."""
-        flat = map(keras.tree.flatten, (self.state.variables, new))
-        for variable, value in zip(*flat, strict=True):
+        variables = keras.tree.flatten(self.state.variables)
+        for variable, value in zip(variables, keras.tree.flatten(new), strict=True):
             if value is not variable.value:
                 variable.assign(value)
 
@@ -49,7 +51,8 @@ class Program(Protocol):
         """
         (arrays,) = shards
         batch = self.to_tensors(arrays, axis=1)
-        new, metrics = self.update_function(self.state.values(), self.frozen(), batch, seeds)
+        values = self.state.values()
+        new, metrics = self.update_function(values, self.frozen(), batch, seeds)
         self.assign(new)
         return metrics
 
@@ -58,26 +61,32 @@ class Program(Protocol):
         return keras.tree.map_structure(ops.convert_to_tensor, arrays)
 
     def updates(
-        self, each: Sequence[tuple[list[Arrays], np.ndarray]]
+        self, steps: Sequence[tuple[list[Arrays], np.ndarray]]
     ) -> Callable[[], list[dict[str, float]]]:
         """Run several steps; return a function that waits for their metrics."""
-        sent = [self.update(*one) for one in each]
+        sent = [self.update(shards, seeds) for shards, seeds in steps]
 
-        def read(metrics: dict) -> dict[str, float]:
+        def read_step(metrics: dict) -> dict[str, float]:
             return {name: float(ops.convert_to_numpy(value)) for name, value in metrics.items()}
 
-        return lambda: [read(metrics) for metrics in sent]
+        def read() -> list[dict[str, float]]:
+            return [read_step(metrics) for metrics in sent]
+
+        return read
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         """Return the scaled gradients of shards with the first devices' seeds, summed."""
         weights, _, counts = self.state.values()
         values = weights, counts.loss_scale, self.frozen()
         weights, scale, frozen = self.to_tensors(values)
-        each = []
-        for arrays, own in zip(shards, seeds, strict=False):
+
+        gradients_of_shards = []
+        for arrays, shard_seeds in zip(shards, seeds, strict=False):
             batch = self.to_tensors(arrays)
-            each.append(self.step.gradients_of_device(weights, scale, frozen, batch, own)[0])
-        return [ops.convert_to_numpy(sum(same)) for same in zip(*each, strict=True)]
+            gradients, _ = self.step.gradients_of_device(weights, scale, frozen, batch, shard_seeds)
+            gradients_of_shards.append(gradients)
+        gradients_of_weights = zip(*gradients_of_shards, strict=True)
+        return [ops.convert_to_numpy(sum(gradients)) for gradients in gradients_of_weights]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         """Return `TrainingStep.measure` of all devices' and hosts' arrays (B, …) together."""
@@ -108,7 +117,8 @@ class Backend(Protocol):
         """Combine the stop flags of all processes (a collective: every process must call it)."""
         if self.processes == 1:
             return stop_flags
-        return StopFlags(*(self.sum_over_processes(np.array(stop_flags, "float32")) > 0).tolist())
+        counts = self.sum_over_processes(np.array(stop_flags, "float32"))
+        return StopFlags(*(counts > 0).tolist())
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         """Return the sum of an array of each process, on all of them."""
@@ -160,27 +170,33 @@ class Backend(Protocol):
 
     def global_norm(self, gradients: list):
         """Return √Σ‖gradient‖² over all gradients, float32."""
-        return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
+        squares = [ops.sum(ops.square(gradient)) for gradient in gradients]
+        return ops.sqrt(sum(squares))
 
     def apply(
         self, step: TrainingStep, decision: Decision, values: Values, gradients, counts: Counts
     ) -> Values:
         """Return new values of the weights, their slots and the counts."""
-        each = step.each_weight(decision, values, gradients)
-        weights, slots = zip(*(step.update_weight(*one) for one in each), strict=True)
-        return Values(list(weights), list(slots), counts)
+        weights, slots = [], []
+        for arguments in step.each_weight(decision, values, gradients):
+            weight, slots_of_weight = step.update_weight(*arguments)
+            weights.append(weight)
+            slots.append(slots_of_weight)
+        return Values(weights, slots, counts)
 
 
 def add(total, new):
     """Return the sum of two (gradients, sums)."""
-    return [a + b for a, b in zip(total[0], new[0], strict=True)], total[1] + new[1]
+    gradients = [a + b for a, b in zip(total[0], new[0], strict=True)]
+    return gradients, total[1] + new[1]
 
 
 def join(arrays: list, numbers: Sequence[int], function: Callable) -> list:
     """Return the arrays, after a function of those with the numbers, side by side in one vector."""
     chosen = [arrays[number] for number in numbers]
-    ends = list(itertools.accumulate(math.prod(one.shape) for one in chosen))
-    vector = function(ops.concatenate([ops.reshape(one, (-1,)) for one in chosen]))
+    ends = list(itertools.accumulate(math.prod(array.shape) for array in chosen))
+    flat = [ops.reshape(array, (-1,)) for array in chosen]
+    vector = function(ops.concatenate(flat))
     joined = list(arrays)
     for number, part in zip(numbers, ops.split(vector, ends[:-1]), strict=True):
         joined[number] = ops.reshape(part, arrays[number].shape)
@@ -192,7 +208,8 @@ def join_small(gradients: list, hide: Callable) -> list:
 
     XLA then updates all small weights of a shape by one kernel, as they read the same vector.
     """
-    small = [n for n, one in enumerate(gradients) if math.prod(one.shape) < LARGE]
+    sizes = [math.prod(gradient.shape) for gradient in gradients]
+    small = [number for number, size in enumerate(sizes) if size < LARGE]
     return join(gradients, small, hide) if small else gradients
 
 
@@ -206,8 +223,9 @@ def compute_norm(gradients: list):
         if math.prod(gradient.shape) < LARGE:
             return ops.reshape(gradient, (-1,))
         first, last = gradient.shape[0], gradient.shape[-1]
-        rows = ops.reshape(gradient, (first, -1) if first >= _ROWS else (-1, last))
+        shape = (first, -1) if first >= _ROWS else (-1, last)
+        rows = ops.reshape(gradient, shape)
         return ops.sqrt(ops.sum(ops.square(rows), -1))
 
-    norms = ops.concatenate([compute_norms(one) for one in gradients])
+    norms = ops.concatenate([compute_norms(gradient) for gradient in gradients])
     return ops.sqrt(ops.sum(ops.square(norms)))

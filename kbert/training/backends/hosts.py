@@ -38,7 +38,9 @@ def read_tf_config() -> dict | None:
             'TF_CONFIG must be JSON like {"cluster": {"worker": ["host:port", …]}, "task": '
             f'{{"type": "worker", "index": 0}}}}: {error}'
         ) from None
-    workers, kind, index = config["cluster"]["worker"], *map(config["task"].get, ("type", "index"))
+
+    workers = config["cluster"]["worker"]
+    kind, index = config["task"]["type"], config["task"]["index"]
     if set(config["cluster"]) != {"worker"} or kind != "worker":
         raise ValueError(
             "TF_CONFIG must name workers alone (the first one is the chief), got "
@@ -56,9 +58,10 @@ def read_tf_config() -> dict | None:
 
 def wait_for(addresses: list[str], mine: int, timeout_s: float = HOST_TIMEOUT_S) -> None:
     """Wait until all other hosts take connections; a TimeoutError names those that do not."""
-    others = [address for n, address in enumerate(addresses) if n != mine]
+    other_hosts = [address for n, address in enumerate(addresses) if n != mine]
     with listen(addresses[mine], _TF_CONFIG):
-        if absent := _wait_until_reachable(others, timeout_s):
+        absent = _wait_until_reachable(other_hosts, timeout_s)
+        if absent:
             raise TimeoutError(
                 f"no host answered at {', '.join(absent)} within {timeout_s:.0f} s: start "
                 "it with the same list of workers, or take it out of the list"
@@ -72,7 +75,8 @@ def _wait_until_reachable(addresses: list[str], timeout_s: float) -> list[str]:
     with ThreadPoolExecutor(len(addresses)) as threads:
         while True:
             answers = threads.map(is_reachable, addresses)  # at once: each may take a second
-            addresses = [one for one, answer in zip(addresses, answers, strict=True) if not answer]
+            pairs = list(zip(addresses, answers, strict=True))
+            addresses = [address for address, is_there in pairs if not is_there]
             if not addresses or time.monotonic() > end:
                 return addresses
             time.sleep(0.2)
@@ -89,16 +93,7 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
 
     if not os.environ.get(_ADDRESSES):
         return
-    addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
-    _check_addresses(addresses, _ADDRESSES)
-    count = number_in(_COUNT, range(1, sys.maxsize), "a whole number of at least 1")
-    mine = number_in(_ID, range(count), f"0 … {count - 1}")
-    if len(addresses) not in (1, count):
-        raise ValueError(
-            f"{_ADDRESSES} must list process 0 alone or all {count} processes, got "
-            f"{len(addresses)} addresses"
-        )
-    first = addresses[0]
+    first, mine, count = _read_jax_variables()
     way = (
         f"within {timeout_s:.0f} s: start each with {first} as the first of {_ADDRESSES} and its "
         f"own {_ID}, or lower {_COUNT}"
@@ -124,6 +119,20 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
         timer.cancel()
 
 
+def _read_jax_variables() -> tuple[str, int, int]:
+    """Return the address of process 0, this one's number, and the count of processes."""
+    addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
+    _check_addresses(addresses, _ADDRESSES)
+    count = number_in(_COUNT, range(1, sys.maxsize), "a whole number of at least 1")
+    mine = number_in(_ID, range(count), f"0 … {count - 1}")
+    if len(addresses) not in (1, count):
+        raise ValueError(
+            f"{_ADDRESSES} must list process 0 alone or all {count} processes, got "
+            f"{len(addresses)} addresses"
+        )
+    return addresses[0], mine, count
+
+
 def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:
     """Return the whole number in a variable of the environment; a ValueError has the rule."""
     text = os.environ.get(variable)
@@ -136,11 +145,18 @@ def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> in
 def _check_addresses(addresses: list[str], variable: str) -> None:
     """Raise a ValueError for what is no host:port, and for one that stands twice."""
     for address in addresses:
-        host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        if not _is_address(address):
             raise ValueError(f"{variable} must name hosts as host:port, got {address!r}")
         if addresses.count(address) > 1:
             raise ValueError(f"{variable} must give each process its own port, got {address} twice")
+
+
+def _is_address(address) -> bool:
+    """Return whether a value is host:port."""
+    if not isinstance(address, str):
+        return False
+    host, _, port = address.rpartition(":")
+    return bool(host) and port.isdecimal() and 0 < int(port) < 1 << 16
 
 
 @contextlib.contextmanager

@@ -39,24 +39,11 @@ class JaxBackend(Backend):
     def __init__(self, devices: int | None = None):
         if not jax.distributed.is_initialized():
             hosts.start_jax()
-        self.process, self.processes = jax.process_index(), jax.process_count()
-        local = jax.local_devices()
-        if devices is None:
-            devices = len(local) if local[0].platform != "cpu" else 1
-        if not 1 <= devices <= len(local):
-            raise ValueError(
-                f"devices must be 1 … {len(local)}, as many as there are, got {devices}: to make "
-                "several of one CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=2"
-            )
-        used = local[:devices]
-        if self.processes > 1:  # on each host the same number
-            if devices != len(local):
-                raise ValueError(
-                    f"devices must be all {len(local)} of each host where there are several, got "
-                    f"{devices}: hide the others from JAX"
-                )
-            used = jax.devices()
+        self.process = jax.process_index()
+        self.processes = jax.process_count()
+        used = _choose_devices(devices, self.processes)
         self.replicas = len(used)
+
         self.distribution = None
         self.mesh: Any = None  # of the devices, if there are several
         if self.replicas > 1:
@@ -108,12 +95,14 @@ class JaxBackend(Backend):
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         if len(seeds) == 1:
-            return function(*jax.tree.map(lambda array: array[0], (batch, seeds)))
+            micro_batch, micro_seeds = jax.tree.map(lambda array: array[0], (batch, seeds))
+            return function(micro_batch, micro_seeds)
 
         def add_next(total, micro_batch):
             return add(total, function(*micro_batch)), None
 
-        return jax.lax.scan(add_next, nothing, (batch, seeds))[0]
+        total, _ = jax.lax.scan(add_next, nothing, (batch, seeds))
+        return total
 
     def map_micro_batches(self, function: Callable, inputs, seeds):
         return jax.lax.map(lambda pair: function(*pair), (inputs, seeds))
@@ -129,29 +118,25 @@ class JaxBackend(Backend):
                 return gradients, sums
 
             return compute
+
         (axis,) = self.mesh.axis_names
+        add_up = functools.partial(jax.lax.psum, axis_name=axis)
 
         def sum_shards(weights, scale, frozen, shard, seeds):
-            gradients, sums = of_device(weights, scale, frozen, shard, seeds[self.device_index()])
-            add_up = functools.partial(jax.lax.psum, axis_name=axis)
-            if not on_gpu:
-                return add_up((gradients, sums))
-            # XLA would join them itself, and take them apart by a kernel each.
-            buckets = np.cumsum([0, *(one.size for one in gradients)]) // _JOINED
-            for _, group in itertools.groupby(range(len(gradients)), lambda n: buckets[n]):
-                gradients = join(gradients, list(group), add_up)
-            return gradients, add_up(sums)
+            device_seeds = seeds[self.device_index()]
+            gradients, sums = of_device(weights, scale, frozen, shard, device_seeds)
+            if on_gpu:
+                return _sum_in_buckets(gradients, add_up), add_up(sums)
+            return add_up((gradients, sums))
 
-        whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, axis)
-        specs: dict = {"mesh": self.mesh, "out_specs": whole}
-        specs["in_specs"] = (whole, whole, whole, split, whole)
-        # JAX's check of what is the same everywhere is left out: with it, the gradient of what all
-        # have is summed at once, at each of its uses.
-        if hasattr(jax, "shard_map"):  # from 0.6 on
-            return jax.shard_map(sum_shards, **specs, check_vma=False)
-        from jax.experimental.shard_map import shard_map
-
-        return shard_map(sum_shards, **specs, check_rep=False)
+        whole = jax.sharding.PartitionSpec()
+        split = jax.sharding.PartitionSpec(None, axis)
+        return _map_shards(
+            sum_shards,
+            mesh=self.mesh,
+            in_specs=(whole, whole, whole, split, whole),
+            out_specs=whole,
+        )
 
     def all_gather(self, arrays: list) -> list:
         return jax.lax.all_gather(arrays, self.mesh.axis_names[0])
@@ -163,27 +148,78 @@ class JaxBackend(Backend):
         return compute_norm(gradients)
 
 
+def _choose_devices(devices: int | None, processes: int) -> list:
+    """Return the devices of all hosts that a batch is split over; a ValueError for others."""
+    local = jax.local_devices()
+    if devices is None:
+        devices = len(local) if local[0].platform != "cpu" else 1
+    if not 1 <= devices <= len(local):
+        raise ValueError(
+            f"devices must be 1 … {len(local)}, as many as there are, got {devices}: to make "
+            "several of one CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=2"
+        )
+    if processes == 1:
+        return local[:devices]
+
+    if devices != len(local):  # on each host the same number
+        raise ValueError(
+            f"devices must be all {len(local)} of each host where there are several, got "
+            f"{devices}: hide the others from JAX"
+        )
+    return jax.devices()
+
+
+def _sum_in_buckets(gradients: list, add_up: Callable) -> list:
+    """Sum gradients over the devices, so many at a time.
+
+    XLA would join them itself, and take them apart by a kernel each.
+    """
+    buckets = np.cumsum([0, *(gradient.size for gradient in gradients)]) // _JOINED
+    for _, group in itertools.groupby(range(len(gradients)), lambda n: buckets[n]):
+        gradients = join(gradients, list(group), add_up)
+    return gradients
+
+
+def _map_shards(function: Callable, **specs) -> Callable:
+    """Return JAX's shard_map of a function, by the name that this version has for it."""
+    # JAX's check of what is the same everywhere is left out: with it, the gradient of what all
+    # have is summed at once, at each of its uses.
+    if hasattr(jax, "shard_map"):  # from 0.6 on
+        return jax.shard_map(function, **specs, check_vma=False)
+    from jax.experimental.shard_map import shard_map
+
+    return shard_map(function, **specs, check_rep=False)
+
+
 class _Program(Program):
     def __init__(self, backend: JaxBackend, step: TrainingStep, state, jit: bool):
         super().__init__(backend, step, state)
-        compiled: Callable = jax.jit if jit else lambda function, **_: function
-        self.update_function = compiled(step.update, donate_argnums=0)
+        self.update_function = step.update
+        self._measure = step.measure
+        self._outputs = step.outputs
+        if jit:
+            self.update_function = jax.jit(step.update, donate_argnums=0)
+            self._measure = jax.jit(step.measure)
+            self._outputs = jax.jit(step.outputs)
         self._gradients = jax.jit(step.gradients)
-        self._measure, self._outputs = compiled(step.measure), compiled(step.outputs)
 
     def gradients(self, shards: list[Arrays], seeds: np.ndarray) -> list[np.ndarray]:
         batch = self.to_tensors(shards[0], axis=1)
-        gradients, _ = self._gradients(self.state.values(), self.frozen(), batch, seeds)
+        values = self.state.values()
+        gradients, _ = self._gradients(values, self.frozen(), batch, seeds)
         return [np.asarray(gradient) for gradient in gradients]
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        weights, batch = self.state.values().result_weights(), self.to_tensors(shards[0])
+        weights = self.state.values().result_weights()
+        batch = self.to_tensors(shards[0])
         return np.asarray(self._measure(weights, self.frozen(), batch))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        weights, frozen = self.state.values().result_weights(), self.frozen()
+        weights = self.state.values().result_weights()
+        frozen = self.frozen()
         if self.backend.distribution:  # each process its own examples, on its own
-            weights, frozen = ([x.addressable_data(0) for x in own] for own in (weights, frozen))
+            weights = [weight.addressable_data(0) for weight in weights]
+            frozen = [weight.addressable_data(0) for weight in frozen]
         return self._outputs(weights, frozen, inputs)
 
     def to_tensors(self, arrays, axis: int = 0):

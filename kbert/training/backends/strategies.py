@@ -21,34 +21,49 @@ _BASE = 1 << 16  # of int32 in two float32, which are exact to 2²⁴
 
 def find_strategy(devices: int | None) -> tf.distribute.Strategy:
     """Return the strategy for several hosts, a TPU, several devices or one."""
-    if config := hosts.read_tf_config():
-        local = len(tf.config.list_physical_devices("GPU")) or 1
-        if devices not in (None, local):
-            raise ValueError(
-                f"devices must be all {local} of each host where there are several (TF_CONFIG), "
-                f"got {devices}: hide the others by CUDA_VISIBLE_DEVICES"
-            )
-        hosts.wait_for(config["cluster"]["worker"], config["task"]["index"])
-        return tf.distribute.MultiWorkerMirroredStrategy()
+    config = hosts.read_tf_config()
+    if config:
+        return _join_hosts(config, devices)
     # the variable first: to ask for devices is to start them, and a remote TPU has to come before
-    if not (os.environ.get(_NAME) or tf.config.list_logical_devices("TPU")):
-        gpus = tf.config.list_logical_devices("GPU")
-        known = gpus or tf.config.list_logical_devices("CPU")
-        count = (len(gpus) or 1) if devices is None else devices
-        if not 1 <= count <= len(known):
-            raise ValueError(
-                f"devices must be 1 … {len(known)}, as many as there are, got {count}: to make "
-                "several of one CPU, call tf.config.set_logical_device_configuration"
-            )
-        if count == 1:
-            return tf.distribute.get_strategy()
-        return _mirrored(tuple(device.name.removeprefix("/device:") for device in known[:count]))
+    if os.environ.get(_NAME) or tf.config.list_logical_devices("TPU"):
+        return _find_tpu(devices)
+    return _find_local(devices)
+
+
+def _join_hosts(config: dict, devices: int | None) -> tf.distribute.Strategy:
+    """Return the strategy for the hosts of TF_CONFIG, once all are there."""
+    local = len(tf.config.list_physical_devices("GPU")) or 1
+    if devices not in (None, local):
+        raise ValueError(
+            f"devices must be all {local} of each host where there are several (TF_CONFIG), "
+            f"got {devices}: hide the others by CUDA_VISIBLE_DEVICES"
+        )
+    hosts.wait_for(config["cluster"]["worker"], config["task"]["index"])
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _find_tpu(devices: int | None) -> tf.distribute.Strategy:
     name = os.environ.get(_NAME) or "local"  # this host's own
     strategy = _connect_tpu(name)
     chips = strategy.num_replicas_in_sync
     if devices not in (None, chips):
         raise ValueError(f"devices must be all {chips} of the TPU {name!r}, got {devices}")
     return strategy
+
+
+def _find_local(devices: int | None) -> tf.distribute.Strategy:
+    """Return the strategy for so many of this host's GPUs or CPUs; None: all GPUs, or one CPU."""
+    gpus = tf.config.list_logical_devices("GPU")
+    known = gpus or tf.config.list_logical_devices("CPU")
+    count = (len(gpus) or 1) if devices is None else devices
+    if not 1 <= count <= len(known):
+        raise ValueError(
+            f"devices must be 1 … {len(known)}, as many as there are, got {count}: to make "
+            "several of one CPU, call tf.config.set_logical_device_configuration"
+        )
+    if count == 1:
+        return tf.distribute.get_strategy()
+    return _mirrored(tuple(device.name.removeprefix("/device:") for device in known[:count]))
 
 
 @functools.cache
@@ -68,7 +83,8 @@ def _connect_tpu(name: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        lines = str(error).strip().splitlines()
+        reason = lines[0][:200] if lines else type(error).__name__[:200]
         raise ValueError(
             f"the TPU {name!r} cannot be used ({reason}): {_NAME} must be local on a TPU's "
             "own host, where tensorflow-tpu is installed instead of tensorflow, or the name or "
@@ -80,7 +96,8 @@ class LocalReplicas:
     """Replicas of this host; `first` is the number of its first one among all hosts'."""
 
     def __init__(self, strategy: tf.distribute.Strategy, first: int = 0):
-        self._strategy, self._first = strategy, first
+        self._strategy = strategy
+        self._first = first
         self.on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
         # whether variables are each replica's own copies, by `strategy.run`
         self.distributed = strategy.num_replicas_in_sync > 1 or self.on_tpu
@@ -142,15 +159,24 @@ def loop_over_steps(
         return of_replica(*tf.nest.map_structure(lambda array: array[index], stacked))
 
     def run(count, *stacked):
-        steps, names = tf.range(most)[:, None], columns(*stacked)
+        steps = tf.range(most)[:, None]
+        names = columns(*stacked)
 
         def add_next(step, table):
-            metrics = on_each(run_one, step, *stacked) if on_each else run_one(step, *stacked)
-            row = tf.stack([tf.cast(metrics[name], "float32") for name in names])
+            if on_each is None:
+                metrics = run_one(step, *stacked)
+            else:
+                metrics = on_each(run_one, step, *stacked)
+            values = [tf.cast(metrics[name], "float32") for name in names]
+            row = tf.stack(values)
             return step + 1, tf.where(steps == step, row, table)
 
+        def is_left(step, table):
+            return step < count
+
         first = 0, tf.zeros((most, len(names)))
-        return tf.while_loop(lambda n, _: n < count, add_next, first, parallel_iterations=1)[1]
+        _, table = tf.while_loop(is_left, add_next, first, parallel_iterations=1)
+        return table
 
     return run
 
@@ -164,13 +190,16 @@ def all_gather(arrays: list, replica, replicas: int) -> list:
     """Return arrays (B, …) of a replica, of equal shapes, as (replicas, B, …) of all."""
     # A sum of arrays that are 0 except for one replica: the one exchange that every strategy has
     # within a program. TensorFlow's own all_gather on TPU does the same.
-    own = tf.equal(tf.range(replicas), replica)
+    is_here = tf.equal(tf.range(replicas), replica)
     padded = []
     for array in arrays:
         if array.dtype == tf.int32:  # not every exchange takes whole numbers
-            array = tf.cast(tf.stack([array // _BASE, array % _BASE], axis=-1), tf.float32)
-        here = tf.reshape(own, [-1] + [1] * array.shape.rank)
+            halves = tf.stack([array // _BASE, array % _BASE], axis=-1)
+            array = tf.cast(halves, tf.float32)
+        ones = [1] * array.shape.rank
+        here = tf.reshape(is_here, [-1, *ones])
         padded.append(tf.where(here, array[None], 0.0))
+
     sums = tf.distribute.get_replica_context().all_reduce("SUM", padded)
     for n, array in enumerate(arrays):
         if array.dtype == tf.int32:

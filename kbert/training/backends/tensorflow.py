@@ -47,8 +47,8 @@ class TensorFlowBackend(Backend):
         return self.strategy.scope()
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
-        each = self.strategy.run(lambda: tf.constant(numbers))
-        return self.strategy.reduce("SUM", each, axis=None).numpy()
+        per_replica = self.strategy.run(lambda: tf.constant(numbers))
+        return self.strategy.reduce("SUM", per_replica, axis=None).numpy()
 
     def is_process_failure(self, error: Exception) -> bool:
         kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
@@ -62,19 +62,22 @@ class TensorFlowBackend(Backend):
             raise ValueError("jit must be True or left out on a TPU: XLA compiles all, got False")
         # On a CPU XLA compiles what it is faster at, the weights' updates, and not the gradients,
         # whose every length it would compile anew. Small models are not worth it.
-        large = step.model.count_params() > _WORTH_COMPILING
-        jit_updates = jit or (jit is None and large)
-        jit = self.default_jit if jit is None else jit
+        jit_updates = jit
+        if jit is None:
+            jit_updates = step.model.count_params() > _WORTH_COMPILING
+            jit = self.default_jit
+
         # With one replica XLA compiles the whole step, and on a TPU too, the exchange within. With
         # several of other devices it compiles the two halves around the sum over replicas; vectors
         # of replicas meet before their gradients are taken, and are not compiled.
         whole = self.local_replicas.on_tpu or (jit and self.replicas == 1)
         self._jit_gradients = jit and not whole and step.embedding_loss is None
+
         # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
         # Keras's optimizers have a rule of its own for each weight, and stay within the step's.
-        compiles = jit_updates and not whole and isinstance(step.optimizer.name, str)
-        assign = function(_assign_update, jit_compile=True) if compiles else _assign_update
-        self.assign_update: Callable = assign
+        self.assign_update: Callable = _assign_update
+        if jit_updates and not whole and isinstance(step.optimizer.name, str):
+            self.assign_update = function(_assign_update, jit_compile=True)
         return _Program(self, step, state, whole, jit, steps)
 
     # Within a step.
@@ -95,11 +98,9 @@ class TensorFlowBackend(Backend):
     def checkpoint(self, function: Callable) -> Callable:
         def call(*tensors):
             def gradient(*of_outputs):
-                # x once the gradient is there; else TensorFlow would take the first computation's
-                one, x = tf.reshape(of_outputs[0], [-1])[0], tensors[0]
-                first = x + tf.cast(tf.where(one == one, 0.0, float("nan")), x.dtype)
+                again = [_wait_for(of_outputs[0], tensors[0])]
                 with tf.control_dependencies(of_outputs):
-                    again = [first, *map(tf.identity, tensors[1:])]
+                    again += [tf.identity(tensor) for tensor in tensors[1:]]
                 with tf.GradientTape() as tape:
                     tape.watch(again)
                     outputs = function(*again)
@@ -111,21 +112,25 @@ class TensorFlowBackend(Backend):
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         seeds = tf.convert_to_tensor(seeds)
+        count = seeds.shape[0]
 
         def run_one(index):
-            part = tf.nest.map_structure(lambda array: array[index], batch)
-            return function(part, seeds[index])
+            micro_batch = tf.nest.map_structure(lambda array: array[index], batch)
+            return function(micro_batch, seeds[index])
 
-        if (count := seeds.shape[0]) == 1:
+        def is_left(index, total):
+            return index < count
+
+        def add_next(index, total):
+            return index + 1, add(total, run_one(index))
+
+        if count == 1:
             return run_one(0)
         # One after the other, never two at a time: accumulation is there to need the memory of one.
-        return tf.while_loop(
-            lambda index, _: index < count,
-            lambda index, total: (index + 1, add(total, run_one(index))),
-            (0, nothing),
-            parallel_iterations=1,
-            maximum_iterations=count,
-        )[1]
+        _, total = tf.while_loop(
+            is_left, add_next, (0, nothing), parallel_iterations=1, maximum_iterations=count
+        )
+        return total
 
     def map_micro_batches(self, function: Callable, inputs, seeds):
         return tf.map_fn(
@@ -141,13 +146,15 @@ class TensorFlowBackend(Backend):
 
         def sum_gradients(*arguments):
             # read here: a variable that a tape sees is watched
-            results = of_device(*tf.nest.map_structure(tf.convert_to_tensor, arguments))
+            tensors = tf.nest.map_structure(tf.convert_to_tensor, arguments)
+            results = of_device(*tensors)
             if self.replicas > 1:
                 return tf.distribute.get_replica_context().all_reduce("SUM", results)
             if kops.device_kind() != "gpu":
                 return results
             gradients, sums = results
-            return join_small(gradients, lambda vector: hide_from_xla([vector])[0]), sums
+            gradients = join_small(gradients, lambda vector: hide_from_xla([vector])[0])
+            return gradients, sums
 
         return sum_gradients
 
@@ -159,23 +166,20 @@ class TensorFlowBackend(Backend):
 
     def global_norm(self, gradients: list):
         if kops.device_kind() == "gpu":
-            return compute_norm([tf.convert_to_tensor(one) for one in gradients])
+            return compute_norm([tf.convert_to_tensor(gradient) for gradient in gradients])
         # outside of the step's function: XLA would write every square down before it adds them up
-        return tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
+        halves = [tf.nn.l2_loss(gradient) for gradient in gradients]
+        return tf.sqrt(2.0 * tf.add_n(halves))
 
     def apply(self, step, decision, values: Values, gradients, counts: Counts) -> Values:
         """Assign the new values to the variables that `values` has."""
         if self.local_replicas.distributed:
             tensors = tf.nest.map_structure(tf.convert_to_tensor, values)
             new = super().apply(step, decision, tensors, gradients, counts)
-
-            def assign(strategy, variables: list, values: list) -> None:
-                for variable, value in zip(variables, values, strict=True):
-                    strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
-
-            context, pairs = tf.distribute.get_replica_context(), (values, new)
-            context.merge_call(assign, args=tuple(map(tf.nest.flatten, pairs)))
+            context = tf.distribute.get_replica_context()
+            context.merge_call(_assign_all, args=(tf.nest.flatten(values), tf.nest.flatten(new)))
             return values
+
         for of_weight in step.each_weight(decision, values, gradients):
             self.assign_update(step, *of_weight)
         for variable, count in zip(values.counts, counts, strict=True):
@@ -183,9 +187,26 @@ class TensorFlowBackend(Backend):
         return values
 
 
+def _wait_for(gradient, tensor):
+    """Return a tensor once a gradient is there.
+
+    Else TensorFlow would take the results of the first computation, in place of a second one.
+    """
+    number = tf.reshape(gradient, [-1])[0]
+    zero = tf.where(number == number, 0.0, float("nan"))
+    return tensor + tf.cast(zero, tensor.dtype)
+
+
+def _assign_all(strategy, variables: list, values: list) -> None:
+    """Assign each replica's values to its copies of the variables."""
+    for variable, value in zip(variables, values, strict=True):
+        strategy.extended.update(variable, lambda v, x: v.assign(x), args=(value,))
+
+
 def _assign_update(step, decision, rule, decayed: bool, weight, slots, gradient) -> None:
-    old = {name: slot.read_value() for name, slot in slots.items()}
-    new, new_slots = step.update_weight(decision, rule, decayed, weight.read_value(), old, gradient)
+    value = weight.read_value()
+    values = {name: slot.read_value() for name, slot in slots.items()}
+    new, new_slots = step.update_weight(decision, rule, decayed, value, values, gradient)
     weight.assign(new, read_value=False)
     for name, slot in slots.items():
         slot.assign(new_slots[name], read_value=False)
@@ -196,34 +217,42 @@ class _Program(Program):
         super().__init__(backend, step, state)
         self._steps = steps
         self.variables = state.values()
-        several = self.replica_update, steps, lambda batch, _: step.metric_names(batch[1])
+
         replicas = backend.local_replicas
+        several = self.replica_update, steps, lambda batch, _: step.metric_names(batch[1])
         compiled: Callable = functools.partial(_for_any_length, jit=whole)
-        self.call = compiled(strategies.loop_over_steps(*several))
         if replicas.distributed:
-            compiled, self.call = replicas.compile_for_each, replicas.compile_steps(*several)
+            compiled = replicas.compile_for_each
+            self.call = replicas.compile_steps(*several)
+        else:
+            self.call = compiled(strategies.loop_over_steps(*several))
         self.update_function = compiled(self.replica_update)
         self.sums = compiled(self._replica_sums)
-        self._forward = _for_any_length(self._outputs, jit=jit)
+
         if replicas.on_tpu:
             self._forward = replicas.collect_results(self._outputs)
+        else:
+            self._forward = _for_any_length(self._outputs, jit=jit)
 
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
-        each = self.split_by_replica(shards, seeds)
-        return self.update_function(*self.backend.local_replicas.per_replica(each))
+        arguments = self.split_by_replica(shards, seeds)
+        return self.update_function(*self.backend.local_replicas.per_replica(arguments))
 
-    def updates(self, each: Sequence) -> Callable[[], list[dict[str, float]]]:
+    def updates(self, steps: Sequence) -> Callable[[], list[dict[str, float]]]:
         if self._steps == 1:
-            return super().updates(each)
-        of_steps = [self.split_by_replica(*one) for one in each]
+            return super().updates(steps)
+
+        of_steps = [self.split_by_replica(shards, seeds) for shards, seeds in steps]
         # one program, however many steps there are: it leaves what is filled up alone
-        filled = of_steps + of_steps[-1:] * (self._steps - len(each))
-        stacked = [strategies.stack_steps(list(steps)) for steps in zip(*filled, strict=True)]
-        table = self.call(tf.constant(len(each)), *self.backend.local_replicas.per_replica(stacked))
-        names = self.step.metric_names(each[0][0][0][1])
+        filled = of_steps + of_steps[-1:] * (self._steps - len(steps))
+        stacked = [strategies.stack_steps(list(replica)) for replica in zip(*filled, strict=True)]
+        count = tf.constant(len(steps))
+        table = self.call(count, *self.backend.local_replicas.per_replica(stacked))
+        shards, _ = steps[0]
+        names = self.step.metric_names(shards[0][1])
 
         def read():
-            metrics = table.numpy()[: len(each)].tolist()  # waits for the device, once
+            metrics = table.numpy()[: len(steps)].tolist()  # waits for the device, once
             return [dict(zip(names, row, strict=True)) for row in metrics]
 
         return read
@@ -239,50 +268,57 @@ class _Program(Program):
         backend = self.backend
         if not backend.local_replicas.on_tpu:
             return {name: np.asarray(value) for name, value in self._forward(inputs).items()}
+
         count = len(next(iter(inputs.values())))
         size = -(-count // backend.replicas)  # of each chip; the last ones have some examples again
         indices = np.arange(size * backend.replicas).reshape(backend.replicas, size) % count
         shards = [{name: array[some] for name, array in inputs.items()} for some in indices]
-        outputs = self._forward(backend.local_replicas.per_replica(shards))
-        return {
-            name: np.concatenate(list(map(np.asarray, of_chips)))[:count]
-            for name, of_chips in outputs.items()
-        }
+        outputs = {}
+        for name, of_chips in self._forward(backend.local_replicas.per_replica(shards)).items():
+            arrays = [np.asarray(array) for array in of_chips]
+            outputs[name] = np.concatenate(arrays)[:count]
+        return outputs
 
     def split_by_replica(self, shards: list[Arrays], seeds: np.ndarray) -> list[tuple]:
         """Return arrays and seeds of each of this host's replicas."""
         first = self.backend.process * self.backend.local
-        return list(zip(shards, seeds[first : first + self.backend.local], strict=True))
+        local_seeds = seeds[first : first + self.backend.local]
+        return list(zip(shards, local_seeds, strict=True))
 
     def replica_update(self, batch, seeds):
         """Run a step on one replica; return its metrics."""
         seeds.set_shape((self.step.accumulation_steps, self.step.dropouts, 2))
-        return self.step.update(self.variables, self.frozen(), batch, seeds)[1]
+        _, metrics = self.step.update(self.variables, self.frozen(), batch, seeds)
+        return metrics
 
     def _replica_sums(self, batch):
         sums = self.step.measure(*self._tensors(), batch)
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce("SUM", sums) if self.backend.replicas > 1 else sums
+        if self.backend.replicas == 1:
+            return sums
+        return tf.distribute.get_replica_context().all_reduce("SUM", sums)
 
     def _outputs(self, inputs):
         return self.step.outputs(*self._tensors(), inputs)
 
     def _tensors(self) -> tuple[list, list]:
-        weights, frozen = self.variables.result_weights(), self.frozen()
-        return list(map(tf.convert_to_tensor, weights)), list(map(tf.convert_to_tensor, frozen))
+        weights = [tf.convert_to_tensor(weight) for weight in self.variables.result_weights()]
+        frozen = [tf.convert_to_tensor(weight) for weight in self.frozen()]
+        return weights, frozen
 
 
 def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
     """Return the function, traced once for arrays of any sizes; XLA has to compile for each."""
     if jit:
         return function(of_replica, jit_compile=True)
+
     traced: list[Callable] = []
+
+    def describe(array):
+        return tf.TensorSpec([None] * np.ndim(array), array.dtype)
 
     def call(*arguments):
         if not traced:
-            signature = tf.nest.map_structure(
-                lambda array: tf.TensorSpec([None] * np.ndim(array), array.dtype), arguments
-            )
+            signature = tf.nest.map_structure(describe, arguments)
             traced.append(function(of_replica, input_signature=signature))
         return traced[0](*arguments)
 

@@ -45,13 +45,14 @@ class TorchBackend(Backend):
         return isinstance(error, ProcessFailed)
 
     def to_numpy(self, values: list) -> list[np.ndarray]:
-        # NumPy has no bfloat16 of its own: Keras gives it another's
-        return [
-            keras.ops.convert_to_numpy(value)
-            if value.dtype == torch.bfloat16
-            else value.detach().cpu().numpy()
-            for value in values
-        ]
+        arrays = []
+        for value in values:
+            if value.dtype == torch.bfloat16:
+                # NumPy has no bfloat16 of its own: Keras gives it another's
+                arrays.append(keras.ops.convert_to_numpy(value))
+            else:
+                arrays.append(value.detach().cpu().numpy())
+        return arrays
 
     def compile(self, step: TrainingStep, state, jit: bool | None, steps: int) -> "_Program":
         if jit:
@@ -68,7 +69,7 @@ class TorchBackend(Backend):
     # Within a step.
 
     def differentiate(self, function: Callable, arguments: list) -> tuple:
-        arguments = [x if x.requires_grad else x.detach().requires_grad_() for x in arguments]
+        arguments = [_require_gradient(argument) for argument in arguments]
         value, sums = function(arguments)
         gradients = torch.autograd.grad(value, arguments, materialize_grads=True)
         return list(gradients), sums.detach()
@@ -80,19 +81,19 @@ class TorchBackend(Backend):
 
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         total = None
-        for index, own in enumerate(seeds):
+        for index, micro_seeds in enumerate(seeds):
             micro_batch = keras.tree.map_structure(lambda array: array[index], batch)  # noqa: B023
-            with _seed_torch(own):
-                result = function(micro_batch, own)
+            with _seed_torch(micro_seeds):
+                result = function(micro_batch, micro_seeds)
             total = result if total is None else add(total, result)
         return total
 
     def map_micro_batches(self, function: Callable, inputs, seeds):
         results = []
-        for index, own in enumerate(seeds):
+        for index, micro_seeds in enumerate(seeds):
             micro_batch = {name: array[index] for name, array in inputs.items()}
-            with _seed_torch(own), torch.no_grad():
-                results.append(function(micro_batch, own))
+            with _seed_torch(micro_seeds), torch.no_grad():
+                results.append(function(micro_batch, micro_seeds))
         return torch.stack(results)
 
     def sum_over_devices(self, of_device: Callable) -> Callable:
@@ -119,6 +120,7 @@ class TorchBackend(Backend):
         compiling = torch.compiler.is_compiling()  # it fuses by itself, and refuses torch's AdamW
         if step.optimizer.name != "adamw" or not wide or compiling:
             return super().apply(step, decision, values, gradients, counts)
+
         kinds = list(zip(step.decayed, step.trained.rates, strict=True))
         for decayed, share in dict.fromkeys(kinds):
             chosen = [index for index, kind in enumerate(kinds) if kind == (decayed, share)]
@@ -131,16 +133,23 @@ class TorchBackend(Backend):
         return torch_hosts.sum_tensors(tensors) if self.processes > 1 else tensors
 
 
+def _require_gradient(tensor):
+    """Return a tensor that autograd records: the same, or another one of the same numbers."""
+    return tensor if tensor.requires_grad else tensor.detach().requires_grad_()
+
+
 def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, chosen) -> None:
     """Update the chosen weights in one pass, which reads its decision on the device."""
     settings = step.optimizer
+    slots = [values.slots[n] for n in chosen]
     # one iteration each: torch counts them
     steps = decision.iteration.expand(len(chosen)).clone().unbind()
+
     adamw(
         [values.weights[n] for n in chosen],
         [gradients[n].contiguous() for n in chosen],
-        [values.slots[n]["first"] for n in chosen],
-        [values.slots[n]["second"] for n in chosen],
+        [slots_of_weight["first"] for slots_of_weight in slots],
+        [slots_of_weight["second"] for slots_of_weight in slots],
         [],
         list(steps),
         fused=True,
@@ -166,14 +175,17 @@ def _average(ema: float, decision: Decision, values: Values) -> None:
 class _Program(Program):
     @torch.no_grad()
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        weights, batch = self.state.values().result_weights(), self.to_tensors(shards[0])
-        sums = self.step.measure(weights, self.frozen(), batch)
-        return self.backend.sum_tensors([sums])[0].cpu().numpy()
+        values = self.state.values()
+        batch = self.to_tensors(shards[0])
+        sums = self.step.measure(values.result_weights(), self.frozen(), batch)
+        (total,) = self.backend.sum_tensors([sums])
+        return total.cpu().numpy()
 
     @torch.no_grad()
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights = self.state.values().result_weights()
-        outputs = self.step.outputs(weights, self.frozen(), self.to_tensors(inputs))
+        tensors = self.to_tensors(inputs)
+        outputs = self.step.outputs(weights, self.frozen(), tensors)
         return {name: value.float().cpu().numpy() for name, value in outputs.items()}
 
     def frozen(self) -> list:

@@ -49,8 +49,8 @@ def sum_tensors(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
         with _explain_errors():
             dist.all_reduce(flat, group=_group())  # SUM
-        split = flat.split([tensor.numel() for tensor in bucket])
-        sums += [one.view(tensor.shape) for one, tensor in zip(split, bucket, strict=True)]
+        pieces = flat.split([tensor.numel() for tensor in bucket])
+        sums += [vector.view(tensor.shape) for vector, tensor in zip(pieces, bucket, strict=True)]
     return sums
 
 
@@ -109,27 +109,15 @@ def _meet(mine: int, count: int, timeout_s: float) -> None:
         raise ValueError(
             f"{_COUNT} must be 1 with this torch, built without torch.distributed, got {count}"
         )
-    host = os.environ.get(_HOST, "").strip()
-    if not host:
-        raise ValueError(
-            f"{_HOST} must name the host of process 0, 127.0.0.1 if all are on one, got "
-            f"{os.environ.get(_HOST)!r}{_START_THEM} the same"
-        )
-    rule = "a free port of process 0's host, 1 … 65535"
-    port = number_in(_PORT, range(1, 1 << 16), rule, f"{_START_THEM} the same")
-    address = f"{host}:{port}"
+    address = _read_address()
     # whether Keras computes on a CUDA GPU
     on_gpu = torch.cuda.is_available() and "cuda" in os.environ.get("KERAS_TORCH_DEVICE", "cuda")
     if on_gpu:
-        own, gpus = 0, torch.cuda.device_count()
-        if gpus > 1 or os.environ.get(_GPU):
-            rule = f"0 … {gpus - 1}, one of the GPUs that this process sees"
-            instead = f": start at most one process a GPU, by torchrun --nproc-per-node={gpus}"
-            own = number_in(_GPU, range(gpus), rule, instead)
-        torch.cuda.set_device(own)  # Keras's device is "cuda": the one set here
+        torch.cuda.set_device(_choose_gpu())  # Keras's device is "cuda": the one set here
     if mine == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # torchrun's store
         with hosts.listen(address, _PORT):
             pass  # the port is free: torch's own message would be many lines
+
     try:
         timeout = timedelta(seconds=timeout_s)
         dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timeout)
@@ -140,3 +128,26 @@ def _meet(mine: int, count: int, timeout_s: float) -> None:
             f"({_reason(error)}): start each with the same {_HOST} and {_PORT} and its own "
             f"{_NUMBER}, or lower {_COUNT}"
         ) from None
+
+
+def _read_address() -> str:
+    """Return host:port of process 0, from the environment."""
+    host = os.environ.get(_HOST, "").strip()
+    if not host:
+        raise ValueError(
+            f"{_HOST} must name the host of process 0, 127.0.0.1 if all are on one, got "
+            f"{os.environ.get(_HOST)!r}{_START_THEM} the same"
+        )
+    rule = "a free port of process 0's host, 1 … 65535"
+    port = number_in(_PORT, range(1, 1 << 16), rule, f"{_START_THEM} the same")
+    return f"{host}:{port}"
+
+
+def _choose_gpu() -> int:
+    """Return the number of this process's GPU."""
+    gpus = torch.cuda.device_count()
+    if gpus <= 1 and not os.environ.get(_GPU):
+        return 0
+    rule = f"0 … {gpus - 1}, one of the GPUs that this process sees"
+    instead = f": start at most one process a GPU, by torchrun --nproc-per-node={gpus}"
+    return number_in(_GPU, range(gpus), rule, instead)

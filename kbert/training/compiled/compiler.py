@@ -84,16 +84,16 @@ class CompiledUpdate:
     @property
     def estimated_seconds(self) -> float:
         """Estimated seconds per training step; for GPUs without what goes between them."""
-        return sum(map(sum, self.estimate.values()))
+        return sum(sum(seconds) for seconds in self.estimate.values())
 
     @property
     def model_flops(self) -> int:
         """The accounting's FLOPs of the compiled step, which selects positions, over all chips."""
-        one = self.plan
-        sizes: dict = {"seq_len": one.seq_len, "max_predictions": one.max_predictions}
-        selected = GraphSpec(one.config, **sizes).for_training().selected_positions
-        accounted = account(one.config, **sizes, selected_positions=selected)
-        return accounted.training_flops * one.batch_size
+        plan = self.plan
+        sizes: dict = {"seq_len": plan.seq_len, "max_predictions": plan.max_predictions}
+        selected = GraphSpec(plan.config, **sizes).for_training().selected_positions
+        accounted = account(plan.config, **sizes, selected_positions=selected)
+        return accounted.training_flops * plan.batch_size
 
     @property
     def utilization(self) -> float:
@@ -103,10 +103,10 @@ class CompiledUpdate:
 
     def as_dict(self) -> dict:
         """Return the report and the plan for JSON."""
-        own = {name: value for name, value in asdict(self).items() if name != "plan"}
+        report = {name: value for name, value in asdict(self).items() if name != "plan"}
         for name in ("memory", "estimated_seconds", "utilization"):
-            own[name] = getattr(self, name)
-        return self.plan.as_dict() | {"compiled": own}
+            report[name] = getattr(self, name)
+        return self.plan.as_dict() | {"compiled": report}
 
     def __repr__(self) -> str:
         return (
@@ -138,35 +138,52 @@ def compile_plan(
         raise ValueError(
             "the plan must be of a whole model to be compiled, got freeze, lora_rank or ema"
         )
-    chip, backend = target.devices.accelerator, "jax"
-    if chip.kind == "GPU":
-        if os.environ.get("KERAS_BACKEND") == "tensorflow":
-            backend = "tensorflow"
-        names, most = gpu_text.targets(), 1 if backend == "tensorflow" else 8
-        if chip.name not in names:
-            near = hint(chip.name, names, "there are")
-            raise ValueError(f"gpu must be one that can be compiled for, got {chip.name!r}: {near}")
-        if target.devices.chips > most:
-            limit = "one with TensorFlow" if most == 1 else "at most 8 of one host"
-            text = f"gpu must be {limit} to be compiled for, got {target.devices.name!r}"
-            raise ValueError(text)
-    request: dict[str, Any] = {"kind": chip.kind, "name": target.devices.name}
-    request |= {"head": "pretraining", "config": asdict(target.config)} | _settings_of(target)
+    chip = target.devices.accelerator
+    is_gpu = chip.kind == "GPU"
+    on_tensorflow = is_gpu and os.environ.get("KERAS_BACKEND") == "tensorflow"
+    if is_gpu:
+        _check_gpus(target, most=1 if on_tensorflow else 8)
+
+    request = {
+        "kind": chip.kind,
+        "name": target.devices.name,
+        "head": "pretraining",
+        "config": asdict(target.config),
+        **_settings_of(target),
+    }
+    backend = "tensorflow" if on_tensorflow else "jax"
     answer = compiled(request, waited, backend)
     if "refused" in answer:
         raise ValueError(_refusal(target, answer["refused"]))
     report = CompiledUpdate(target, backend, **answer)
-    if chip.kind == "GPU" and report.memory > target.memory.capacity:
-        raise ValueError(
-            _refusal(target, f"Used {report.memory / 2**30:.1f}G of {chip.memory / 2**30:.0f}G hbm")
-        )
+    if is_gpu and report.memory > target.memory.capacity:
+        used = f"Used {report.memory / 2**30:.1f}G of {chip.memory / 2**30:.0f}G hbm"
+        raise ValueError(_refusal(target, used))
     return report
 
 
+def _check_gpus(target: Plan, most: int) -> None:
+    """Raise a ValueError for GPUs, or too many of them, that cannot be compiled for."""
+    name = target.devices.accelerator.name
+    names = gpu_text.targets()
+    if name not in names:
+        near = hint(name, names, "there are")
+        raise ValueError(f"gpu must be one that can be compiled for, got {name!r}: {near}")
+    if target.devices.chips > most:
+        limit = "one with TensorFlow" if most == 1 else "at most 8 of one host"
+        text = f"gpu must be {limit} to be compiled for, got {target.devices.name!r}"
+        raise ValueError(text)
+
+
 def _settings_of(target: Plan) -> dict:
-    sizes = ("seq_len", "max_predictions", "batch_size")
-    names = (*sizes, "precision", "accumulation_steps", "gradient_checkpointing")
-    return {name: getattr(target, name) for name in names}
+    return {
+        "seq_len": target.seq_len,
+        "max_predictions": target.max_predictions,
+        "batch_size": target.batch_size,
+        "precision": target.precision,
+        "accumulation_steps": target.accumulation_steps,
+        "gradient_checkpointing": target.gradient_checkpointing,
+    }
 
 
 def compiled(
@@ -178,28 +195,39 @@ def compiled(
     else:
         extras.require("compiling for a GPU", "jax-cuda", "jax", "jax_cuda12_plugin")
         extras.require("compiling for a GPU", backend, backend)
-    begun = time.monotonic()
+
+    environment = os.environ | _ENVIRONMENT | _FLAGS[request["kind"]] | {"KERAS_BACKEND": backend}
     with tempfile.TemporaryDirectory() as folder:
-        answer, output = Path(folder, "answer"), b""
-        command = [sys.executable, "-m", "kbert.training.compiled.program"]
-        with subprocess.Popen(
-            [*command, json.dumps(request), str(answer)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=os.environ | _ENVIRONMENT | _FLAGS[request["kind"]] | {"KERAS_BACKEND": backend},
-        ) as process:
-            try:
-                while process.returncode is None:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        output, _ = process.communicate(timeout=0.1)
-                    waited(time.monotonic() - begun)
-            finally:
-                process.kill()  # where this process is stopped
+        answer = Path(folder, "answer")
+        arguments = [json.dumps(request), str(answer)]
+        status, output = _run_program(arguments, environment, waited)
         if not answer.exists():
             lines = output.decode(errors="replace").strip().splitlines()
-            last = lines[-1] if lines else f"exit status {process.returncode}, and no word"
+            last = lines[-1] if lines else f"exit status {status}, and no word"
             raise RuntimeError(f"{request['name']}: the compiler failed: {last[:300]}")
         return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def _run_program(
+    arguments: list[str], environment: dict[str, str], waited: Callable[[float], None]
+) -> tuple[int, bytes]:
+    """Run `program` in a process of its own; return its exit status and its output."""
+    begun = time.monotonic()
+    output = b""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kbert.training.compiled.program", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+    ) as process:
+        try:
+            while process.returncode is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    output, _ = process.communicate(timeout=0.1)
+                waited(time.monotonic() - begun)
+        finally:
+            process.kill()  # where this process is stopped
+    return process.returncode, output
 
 
 def _refusal(target: Plan, output: str) -> str:
@@ -210,17 +238,29 @@ def _refusal(target: Plan, output: str) -> str:
         f"{target.devices.name} cannot hold {target.batch_size} × {target.seq_len} tokens: the "
         f"compiled step {sizes}: "
     )
-    each = target.batch_size // target.devices.chips
-    devices: dict[str, Any] = {target.devices.accelerator.kind.lower(): target.devices.name}
-    powers = [2**n for n in range(each.bit_length()) if each % 2**n == 0]
-    for checkpointing, steps in itertools.product((False, True), powers):
-        changed = {"accumulation_steps": steps, "gradient_checkpointing": checkpointing}
-        settings = devices | _settings_of(target) | changed
-        if (checkpointing or steps > 1) and plan(target.config, **settings).memory.fits:
-            options = ["--gradient-checkpointing"] * checkpointing
-            options += [f"--accumulation-steps {steps}"] * (steps > 1)
+
+    batch_of_chip = target.batch_size // target.devices.chips
+    powers = [2**n for n in range(batch_of_chip.bit_length())]
+    divisors = [power for power in powers if batch_of_chip % power == 0]
+    for checkpointing, steps in itertools.product((False, True), divisors):
+        options = []
+        if checkpointing:
+            options.append("--gradient-checkpointing")
+        if steps > 1:
+            options.append(f"--accumulation-steps {steps}")
+        if options and _fits(target, checkpointing, steps):
             return f"{refusal}with {' '.join(options)} it would, by the accounting"
     return (
         f"{refusal}neither --accumulation-steps nor --gradient-checkpointing makes it fit: "
         "take a smaller model"
     )
+
+
+def _fits(target: Plan, checkpointing: bool, accumulation_steps: int) -> bool:
+    """Return whether a plan's model would fit, by the accounting."""
+    settings: dict[str, Any] = _settings_of(target)
+    kind = target.devices.accelerator.kind.lower()
+    settings[kind] = target.devices.name
+    settings["accumulation_steps"] = accumulation_steps
+    settings["gradient_checkpointing"] = checkpointing
+    return plan(target.config, **settings).memory.fits

@@ -58,8 +58,13 @@ class Kernel(NamedTuple):
 def targets() -> dict[str, dict[str, str]]:
     """Return what XLA's compiler must know of each GPU that it can compile for, by name."""
     path = files("kbert.training.compiled").joinpath("gpu_targets.tsv")
-    names, *lines = (line.split("\t") for line in path.read_text("utf-8").splitlines())
-    return {line[0]: dict(zip(names, line, strict=True)) for line in lines}
+    header, *lines = path.read_text("utf-8").splitlines()
+    names = header.split("\t")
+    by_gpu = {}
+    for line in lines:
+        values = dict(zip(names, line.split("\t"), strict=True))
+        by_gpu[values[names[0]]] = values
+    return by_gpu
 
 
 def target_text(accelerator: Accelerator) -> str:
@@ -72,32 +77,63 @@ def target_text(accelerator: Accelerator) -> str:
 
 def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> Iterator[Kernel]:
     """Yield the kernels of a compiled program; `scopes` as of `hlo_text.cycles`."""
-    _, bodies = hlo_text.computations(text)
-    shapes = {one.name: one.shape for lines in bodies.values() for one in lines}
     assert accelerator.bandwidth
-    for one, times, _ in hlo_text.run(text):
-        if one.opcode in _NO_KERNEL or one.collective or one.opcode.endswith("-done"):
+    _, bodies = hlo_text.computations(text)
+    shapes: dict[str, str] = {}
+    for body in bodies.values():
+        shapes |= {instruction.name: instruction.shape for instruction in body}
+
+    for instruction, times, _ in hlo_text.run(text):
+        opcode = instruction.opcode
+        if opcode in _NO_KERNEL or instruction.collective or opcode.endswith("-done"):
             continue
-        names = list(dict.fromkeys(_find_operands(one)))
-        operands = [shapes.get(name, "") for name in names]
-        target = _TARGET.search(one.text)
-        result = _WORKSPACE.sub(")", one.shape) if target else one.shape
-        sizes = {name: hlo_text.size_of(shape) for name, shape in zip(names, operands, strict=True)}
-        for name, size in _sizes_of_parts(one, bodies):
-            sizes[name] = min(sizes[name], size)
-        moved = sum(sizes.values()) + hlo_text.size_of(result)
-        kind, flops, share = _product(one, target[1] if target else "", operands)
-        if sort := next(
-            (line for line in (one, *_body(one, bodies)) if line.opcode == "sort"), None
-        ):
-            kind, times = "sort", times * _count_passes(sort)
-        peak = accelerator.peak_flops * share / (1 if operands and operands[0][:3] != "f32" else 2)
+
+        names = list(dict.fromkeys(_find_operands(instruction)))
+        operands = {name: shapes.get(name, "") for name in names}
+        match = _TARGET.search(instruction.text)
+        target = match[1] if match else ""
+        moved = _count_moved(instruction, target, operands, bodies)
+        kind, flops, share = _product(instruction, target, list(operands.values()))
+        sort = _find_sort(instruction, bodies)
+        if sort is not None:
+            kind = "sort"
+            times = times * _count_passes(sort)
+
+        peak = accelerator.peak_flops * share
+        first = next(iter(operands.values()), "f32")
+        if first.startswith("f32"):
+            peak /= 2
         seconds = max(moved / accelerator.bandwidth, flops / peak) + LAUNCH
-        yield Kernel(kind, one.find_part(scopes), times, moved, flops, seconds, one.name)
+        part = instruction.find_part(scopes)
+        yield Kernel(kind, part, times, moved, flops, seconds, instruction.name)
 
 
-def _body(one: Instruction, bodies: Mapping[str, list[Instruction]]) -> list[Instruction]:
-    return bodies[one.called[0]] if one.opcode == "fusion" else []
+def _count_moved(
+    instruction: Instruction,
+    target: str,
+    operands: Mapping[str, str],
+    bodies: Mapping[str, list[Instruction]],
+) -> int:
+    """Return the bytes of a kernel's operands and results; `operands` are shapes by name."""
+    result = _WORKSPACE.sub(")", instruction.shape) if target else instruction.shape
+    sizes = {name: hlo_text.size_of(shape) for name, shape in operands.items()}
+    for name, size in _sizes_of_parts(instruction, bodies):
+        sizes[name] = min(sizes[name], size)
+    return sum(sizes.values()) + hlo_text.size_of(result)
+
+
+def _body(instruction: Instruction, bodies: Mapping[str, list[Instruction]]) -> list[Instruction]:
+    return bodies[instruction.called[0]] if instruction.opcode == "fusion" else []
+
+
+def _find_sort(
+    instruction: Instruction, bodies: Mapping[str, list[Instruction]]
+) -> Instruction | None:
+    """Return a sort, itself or the one within a fusion; None without any."""
+    for line in (instruction, *_body(instruction, bodies)):
+        if line.opcode == "sort":
+            return line
+    return None
 
 
 def _count_passes(sort: Instruction) -> int:
@@ -106,46 +142,66 @@ def _count_passes(sort: Instruction) -> int:
     A bitonic network: comparisons over a distance below 2,048 share a kernel, any other is one
     (openxla/xla, xla/service/gpu/ir_emitter_unnested.cc, EmitSort).
     """
-    axis = re.search(r"dimensions=\{(\d+)\}", sort.arguments)
-    size = _dimensions(sort.shape)[0][int(axis[1]) if axis else 0]
+    match = re.search(r"dimensions=\{(\d+)\}", sort.arguments)
+    axis = int(match[1]) if match else 0
+    size = _dimensions(sort.shape)[0][axis]
     stages = (size - 1).bit_length()
     return 1 + sum(stage - 9 for stage in range(11, stages))
 
 
-def _find_operands(one: Instruction) -> list[str]:
-    return _OPERANDS.findall(one.arguments.split(")", 1)[0])
+def _find_operands(instruction: Instruction) -> list[str]:
+    arguments, _, _ = instruction.arguments.partition(")")
+    return _OPERANDS.findall(arguments)
 
 
 def _sizes_of_parts(
-    one: Instruction, bodies: Mapping[str, list[Instruction]]
+    instruction: Instruction, bodies: Mapping[str, list[Instruction]]
 ) -> Iterator[tuple[str, int]]:
     """Yield the operands of which a fusion reads only slices or rows, and the bytes of those."""
-    body, operands = _body(one, bodies), _find_operands(one)
-    for parameter in (line for line in body if line.opcode == "parameter"):
+    body = _body(instruction, bodies)
+    operands = _find_operands(instruction)
+    for parameter in body:
+        if parameter.opcode != "parameter":
+            continue
         readers = [line for line in body if parameter.name in _find_operands(line)]
         if {line.opcode for line in readers} <= _READS_PART:
-            number = int(parameter.arguments.split(")", 1)[0])
-            yield operands[number], sum(hlo_text.size_of(line.shape) for line in readers)
+            number, _, _ = parameter.arguments.partition(")")
+            size = sum(hlo_text.size_of(line.shape) for line in readers)
+            yield operands[int(number)], size
 
 
-def _product(one: Instruction, target: str, operands: list[str]) -> tuple[str, int, float]:
+def _product(instruction: Instruction, target: str, operands: list[str]) -> tuple[str, int, float]:
     """Return a kernel's kind, its FLOPs and the share of the peak that it may reach."""
-    kind = target or re.sub(r"[\d.]+", "", one.name)
-    contracted = _CONTRACTED.search(one.text)
+    kind = target or re.sub(r"[\d.]+", "", instruction.name)
+    contracted = _CONTRACTED.search(instruction.text)
     if target and contracted:
         left = _dimensions(operands[0])[0]
-        sizes = [left[int(axis)] for axis in re.findall(r"\d+", contracted[1])]
-        return kind, 2 * math.prod(_dimensions(one.shape)[0]) * math.prod(sizes), PRODUCTS
-    if target.endswith("triton") and (name := _TRITON.search(one.text)):
-        kind, flops = name[1].strip("_"), 0
-        if name[1] in _ATTENTION:  # heads are (B, S, parts, A, D)
-            heads = [size for shape in operands for size in _dimensions(shape) if len(size) == 5]
-            queries = min(size[1] for size in heads)
-            batch, columns, _, count, width = max(heads, key=lambda size: size[1])
-            flops = _ATTENTION[name[1]] * 2 * batch * count * queries * columns * width
-        return kind, flops, ATTENTION
+        axes = re.findall(r"\d+", contracted[1])
+        sizes = [left[int(axis)] for axis in axes]
+        num_results = math.prod(_dimensions(instruction.shape)[0])
+        return kind, 2 * num_results * math.prod(sizes), PRODUCTS
+
+    triton = _TRITON.search(instruction.text) if target.endswith("triton") else None
+    if triton:
+        name = triton[1]
+        flops = _count_attention_flops(name, operands) if name in _ATTENTION else 0
+        return name.strip("_"), flops, ATTENTION
     return kind, 0, PRODUCTS
 
 
+def _count_attention_flops(name: str, operands: list[str]) -> int:
+    """Return the FLOPs of a kernel of attention, whose heads are (B, S, parts, A, D)."""
+    heads = []
+    for shape in operands:
+        heads += [sizes for sizes in _dimensions(shape) if len(sizes) == 5]
+    queries = min(sizes[1] for sizes in heads)
+    batch, columns, _, count, width = max(heads, key=lambda sizes: sizes[1])
+    return _ATTENTION[name] * 2 * batch * count * queries * columns * width
+
+
 def _dimensions(shape: str) -> list[list[int]]:
-    return [[int(size) for size in sizes.split(",") if size] for sizes in _SIZES.findall(shape)]
+    """Return the sizes of a shape's arrays, of which a tuple has several."""
+    dimensions = []
+    for sizes in _SIZES.findall(shape):
+        dimensions.append([int(size) for size in sizes.split(",") if size])
+    return dimensions

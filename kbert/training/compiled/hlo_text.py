@@ -77,7 +77,9 @@ class Instruction(NamedTuple):
         if self.collective:
             return "collectives"
         match = _SCOPE.search(self.text)
-        scope = match[1] if match else ""
+        if match is None:
+            return "other"
+        scope = match[1]
         offsets = {scope.find(name): part for name, part in scopes.items() if name in scope}
         return offsets[min(offsets)] if offsets else "other"
 
@@ -87,10 +89,15 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
     entry = ""
     bodies: dict[str, list[Instruction]] = {}
     for line in text.splitlines():
-        if header := _HEADER.match(line):
+        header = _HEADER.match(line)
+        if header:
             lines = bodies.setdefault(header[2], [])
-            entry = header[2] if header[1] else entry
-        elif fields := _LINE.match(line):
+            if header[1]:
+                entry = header[2]
+            continue
+
+        fields = _LINE.match(line)
+        if fields:
             name, shape, opcode, arguments = fields.groups()
             lines.append(Instruction(name, shape, opcode, arguments, line))
     return entry, bodies
@@ -99,34 +106,55 @@ def computations(text: str) -> tuple[str, dict[str, list[Instruction]]]:
 def run(text: str) -> Iterator[tuple[Instruction, int, bool]]:
     """Yield a program's instructions, how often each runs, and whether it multiplies matrices."""
     entry, bodies = computations(text)
-    multiplying = {n for n, lines in bodies.items() if any(x.opcode in _PRODUCTS for x in lines)}
-
-    def walk(name, times):
-        for one in bodies.get(name, ()):
-            products = one.opcode in _PRODUCTS or not multiplying.isdisjoint(one.called)
-            if one.cycles or not one.called or one.opcode in ("fusion", "sort") or one.collective:
-                yield one, times, products
-            else:  # a loop, a branch, a call: what it calls is run
-                for called in one.called:
-                    yield from walk(called, times * _turns(one, bodies))
-
-    yield from walk(entry, 1)
+    multiplying = set()
+    for name, body in bodies.items():
+        if any(instruction.opcode in _PRODUCTS for instruction in body):
+            multiplying.add(name)
+    yield from _walk(bodies, multiplying, entry, 1)
 
 
-def _turns(one: Instruction, bodies: dict[str, list[Instruction]]) -> int:
+def _walk(
+    bodies: dict[str, list[Instruction]], multiplying: set[str], name: str, times: int
+) -> Iterator[tuple[Instruction, int, bool]]:
+    """Yield what `run` does of one computation, which runs so often."""
+    for instruction in bodies.get(name, ()):
+        called = instruction.called
+        is_kernel = instruction.opcode in ("fusion", "sort") or instruction.collective
+        if instruction.cycles or not called or is_kernel:
+            products = instruction.opcode in _PRODUCTS or not multiplying.isdisjoint(called)
+            yield instruction, times, products
+            continue
+
+        turns = _turns(instruction, bodies)  # a loop, a branch, a call: what it calls is run
+        for computation in called:
+            yield from _walk(bodies, multiplying, computation, times * turns)
+
+
+def _turns(loop: Instruction, bodies: dict[str, list[Instruction]]) -> int:
     """Return the number of a loop's iterations."""
-    condition, turns = _CONDITION.search(one.text), _TURNS.search(one.text)
-    text = "\n".join(line.text for line in bodies.get(condition[1], ())) if condition else ""
-    if not turns and (below := _BELOW.search(text)):
-        turns = re.search(rf"{re.escape(below[1])} = \S+ constant\((\d+)\)", text)
+    turns = _TURNS.search(loop.text) or _find_bound(loop, bodies)
     return int(turns[1]) if turns else 1
+
+
+def _find_bound(loop: Instruction, bodies: dict[str, list[Instruction]]) -> re.Match | None:
+    """Find the constant that a loop's counter is compared with."""
+    condition = _CONDITION.search(loop.text)
+    if condition is None:
+        return None
+    lines = bodies.get(condition[1], ())
+    text = "\n".join(line.text for line in lines)
+    below = _BELOW.search(text)
+    if below is None:
+        return None
+    bound = re.escape(below[1])
+    return re.search(rf"{bound} = \S+ constant\((\d+)\)", text)
 
 
 def cycles(text: str, scopes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
     """Sum estimated cycles by part of `scopes`: (products with what is fused, all else)."""
     sums: Counter = Counter()
-    for one, times, products in run(text):
-        sums[one.find_part(scopes), products] += one.cycles * times
+    for instruction, times, products in run(text):
+        sums[instruction.find_part(scopes), products] += instruction.cycles * times
     names = (*dict.fromkeys(scopes.values()), "collectives", "other")
     return {name: (sums[name, True], sums[name, False]) for name in names}
 
@@ -134,26 +162,29 @@ def cycles(text: str, scopes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
 def collectives(text: str) -> dict[str, tuple[int, int]]:
     """By kind: how many, and bytes of their results on a chip."""
     totals: dict[str, tuple[int, int]] = {}
-    for one, times, _ in run(text):
-        if kind := one.collective:
+    for instruction, times, _ in run(text):
+        kind = instruction.collective
+        if kind:
             count, size = totals.get(kind, (0, 0))
-            totals[kind] = count + times, size + times * size_of(one.shape)
+            totals[kind] = count + times, size + times * size_of(instruction.shape)
     return totals
 
 
 def size_of(shape: str) -> int:
     """Bytes of a shape as it is written, of a tuple all of it: "(bf16[8,128]{1,0}, f32[])"."""
-    size = 0.0
+    total = 0.0
     for dtype, sizes in _SHAPE.findall(shape):
         bits = re.search(r"\d+", dtype)
         width = _BYTES.get(dtype, int(bits[0]) / 8 if bits else 0)
-        size += width * math.prod(map(int, filter(None, sizes.split(","))))
-    return math.ceil(size)
+        count = math.prod(int(size) for size in sizes.split(",") if size)
+        total += width * count
+    return math.ceil(total)
 
 
 def host_calls(text: str) -> list[str]:
     """Instructions that wait for the host."""
-    return [one.opcode for one, _, _ in run(text) if one.opcode in _HOST_CALLS]
+    opcodes = [instruction.opcode for instruction, _, _ in run(text)]
+    return [opcode for opcode in opcodes if opcode in _HOST_CALLS]
 
 
 def dynamic_shapes(text: str) -> list[str]:

@@ -48,14 +48,14 @@ def compiled(kind: str, name: str, **request) -> dict:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         return {"refused": str(error)}
-    memory, text = done.memory_analysis(), done.as_text()
+
+    memory = done.memory_analysis()
+    text = done.as_text()
     if kind == "GPU":
         report = estimate_gpu(text, devices.accelerator)
     else:
-        cycles, clock = hlo_text.cycles(text, hlo_text.SCOPES), devices.accelerator.clock
-        assert clock is not None
-        estimate = {part: [one / clock for one in pair] for part, pair in cycles.items()}
-        report = {"flops": done.cost_analysis()["flops"], "estimate": estimate, "kernels": {}}
+        report = estimate_tpu(text, devices.accelerator)
+        report["flops"] = done.cost_analysis()["flops"]
     return {
         "seconds": time.monotonic() - begun,
         "arguments": memory.argument_size_in_bytes,
@@ -68,18 +68,29 @@ def compiled(kind: str, name: str, **request) -> dict:
     }
 
 
+def estimate_tpu(text: str, chip) -> dict:
+    """Return estimated seconds by part: see `compiler.CompiledUpdate`."""
+    assert chip.clock is not None
+    estimate = {}
+    for part, (of_products, of_others) in hlo_text.cycles(text, hlo_text.SCOPES).items():
+        estimate[part] = [of_products / chip.clock, of_others / chip.clock]
+    return {"estimate": estimate, "kernels": {}}
+
+
 def estimate_gpu(text: str, chip) -> dict:
     """Return FLOPs, estimated seconds by part, and kernels: see `compiler.CompiledUpdate`."""
-    estimate = {part: [0.0, 0.0] for part in (*dict.fromkeys(hlo_text.SCOPES.values()), "other")}
+    names = (*dict.fromkeys(hlo_text.SCOPES.values()), "other")
+    estimate = {part: [0.0, 0.0] for part in names}  # of products, of all else
     kernels: dict = {}
     flops = 0
-    for one in gpu_text.kernels(text, chip, hlo_text.SCOPES):
-        count, moved, seconds = kernels.get(one.kind, (0, 0, 0.0))
-        spent = one.times * one.seconds
-        kernels[one.kind] = count + one.times, moved + one.times * one.moved, seconds + spent
-        if one.part in estimate:  # what goes between GPUs is not estimated
-            estimate[one.part][one.flops == 0] += spent
-        flops += one.times * one.flops
+    for kernel in gpu_text.kernels(text, chip, hlo_text.SCOPES):
+        spent = kernel.times * kernel.seconds
+        count, moved, seconds = kernels.get(kernel.kind, (0, 0, 0.0))
+        moved += kernel.times * kernel.moved
+        kernels[kernel.kind] = count + kernel.times, moved, seconds + spent
+        if kernel.part in estimate:  # what goes between GPUs is not estimated
+            estimate[kernel.part][kernel.flops == 0] += spent
+        flops += kernel.times * kernel.flops
     return {"flops": flops, "estimate": estimate, "kernels": kernels}
 
 
@@ -93,8 +104,12 @@ def mesh(devices):
             topology=f"1x1x{devices.chips}",
         )
     else:
-        one = {"chips_per_host_bounds": [1, 1, 1]} if devices.name.endswith(":1x1") else {}
-        described = topologies.get_topology_desc(platform="tpu", topology_name=devices.name, **one)
+        options = {}
+        if devices.name.endswith(":1x1"):
+            options["chips_per_host_bounds"] = [1, 1, 1]
+        described = topologies.get_topology_desc(
+            platform="tpu", topology_name=devices.name, **options
+        )
     return jax.sharding.Mesh(np.array(described.devices), ("batch",))
 
 
@@ -106,40 +121,67 @@ def prepare(
     `config` has keys and values of a `BertConfig`, `batch_size` is over all chips, `what` is
     "update" or "evaluation"; `options` are sizes of `GraphSpec` and options of `Engine`.
     """
-    backend = backends.start()
-    backend.mesh, backend.replicas = mesh, mesh.size
     on_tensorflow = keras.backend.backend() == "tensorflow"
-    if on_tensorflow:  # new values are results, as on JAX, instead of assignments
-        backend.apply = functools.partial(Backend.apply, backend)
     sizes = {name: options.pop(name) for name in ("seq_len", "max_predictions")}
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
     optimizer = Optimizer(options.pop("optimizer", "adamw"), total_steps=1000)
+    backend = _start_backend(mesh, on_tensorflow)
     engine = Engine(backend, build(spec.for_training()), optimizer, **options)
-    model, values = engine.model, _lay(mesh, engine.state.values())
-    inputs = {one.name: np.zeros((batch_size, *one.shape[1:]), "int32") for one in model.inputs}
-    outputs = zip(model.output_names, model.outputs, strict=True)
-    weights = {name: np.zeros((batch_size, *one.shape[1:-1]), "float32") for name, one in outputs}
-    labels = {name: array.astype("int32") for name, array in weights.items()}
+
+    batch = _make_batch(engine.model, batch_size)
+    values = _lay(mesh, engine.state.values())
     if what == "evaluation":
-        arrays = _lay(mesh, (inputs, labels, weights), "batch")
+        arrays = _lay(mesh, (batch.inputs, batch.labels, batch.weights), "batch")
         return jax.jit(engine.step.measure), (values.weights, [], arrays)
-    (arrays,) = engine.split(TrainingBatch(inputs, labels, weights))
-    seeds, function = engine.seeds(0), engine.step.update
+
+    (arrays,) = engine.split(batch)
+    seeds = engine.seeds(0)
+    function = engine.step.update
     if on_tensorflow:
         from jax.experimental.jax2tf import call_tf
 
-        function, (seeds,) = call_tf(function), seeds
+        function = call_tf(function)
+        (seeds,) = seeds  # of the one replica
     function = jax.jit(function, donate_argnums=0)
-    return function, (values, [], _lay(mesh, arrays, None, "batch"), _lay(mesh, seeds))
+    arrays = _lay(mesh, arrays, None, "batch")
+    return function, (values, [], arrays, _lay(mesh, seeds))
+
+
+def _start_backend(mesh, on_tensorflow: bool) -> Backend:
+    """Return the backend of the chips that a step is compiled for."""
+    backend = backends.start()
+    backend.mesh = mesh
+    backend.replicas = mesh.size
+    if on_tensorflow:  # new values are results, as on JAX, instead of assignments
+        backend.apply = functools.partial(Backend.apply, backend)
+    return backend
+
+
+def _make_batch(model, batch_size: int) -> TrainingBatch:
+    """Return a batch of zeros, in the shapes of a model's inputs and outputs."""
+    inputs = {
+        tensor.name: np.zeros((batch_size, *tensor.shape[1:]), "int32") for tensor in model.inputs
+    }
+    labels = {}
+    weights = {}
+    for name, output in zip(model.output_names, model.outputs, strict=True):
+        shape = (batch_size, *output.shape[1:-1])
+        labels[name] = np.zeros(shape, "int32")
+        weights[name] = np.zeros(shape, "float32")
+    return TrainingBatch(inputs, labels, weights)
 
 
 def _lay(mesh, tree, *axes):
     """Return abstract arrays, whose axes are split over the chips where `axes` say so."""
-    sharding, dtype_of = NamedSharding(mesh, PartitionSpec(*axes)), keras.backend.standardize_dtype
-    return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(tuple(x.shape), dtype_of(x.dtype), sharding=sharding), tree
-    )
+    sharding = NamedSharding(mesh, PartitionSpec(*axes))
+
+    def describe(array):
+        dtype = keras.backend.standardize_dtype(array.dtype)
+        return jax.ShapeDtypeStruct(tuple(array.shape), dtype, sharding=sharding)
+
+    return jax.tree.map(describe, tree)
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(compiled(**json.loads(sys.argv[1]))), encoding="utf-8")
+    answer = compiled(**json.loads(sys.argv[1]))
+    Path(sys.argv[2]).write_text(json.dumps(answer), encoding="utf-8")

@@ -8,7 +8,9 @@ are those that are evaluated: with `ema` their averages.
 
 import contextlib
 import inspect
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -36,32 +38,40 @@ def refuse_harmful(callbacks, adapted: bool = False, evaluated: bool = True) -> 
     for callback in callbacks:
         if not isinstance(callback, keras.callbacks.Callback):
             raise ValueError(f"callbacks must be Keras callbacks, got {callback!r}")
+
         for base in type(callback).__mro__:
             if base.__name__ in HARMFUL and base.__module__.startswith("keras."):
                 raise ValueError(f"{base.__name__} cannot be used here: {HARMFUL[base.__name__]}")
+
         if adapted and getattr(callback, "restore_best_weights", False):
             raise ValueError(
                 "restore_best_weights cannot be used with lora_rank, which leaves the model's own "
                 "weights as they are: leave it out, keep_best restores the best adapters"
             )
-        waits = isinstance(callback, keras.callbacks.EarlyStopping) or (
-            isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_best_only
-        )
-        if not evaluated and waits and callback.monitor.startswith("val_"):
+        if not evaluated and _needs_dev_data(callback):
             raise ValueError(
                 f"{type(callback).__name__} monitors {callback.monitor}, and there is no dev data: "
                 "give dev, or leave the callback out"
             )
 
 
+def _needs_dev_data(callback) -> bool:
+    """Return whether a callback waits for a metric of an evaluation."""
+    if isinstance(callback, keras.callbacks.ModelCheckpoint):
+        is_waiting = callback.save_best_only
+    else:
+        is_waiting = isinstance(callback, keras.callbacks.EarlyStopping)
+    return is_waiting and callback.monitor.startswith("val_")
+
+
 def watch_batches(callbacks) -> bool:
     """Return whether any acts on each batch, by its class or its instance, as LambdaCallback's."""
-    plain = keras.callbacks.Callback
-    return any(
-        getattr(getattr(callback, name), "__func__", None) is not getattr(plain, name)
-        for callback in callbacks
-        for name in _BATCH_EVENTS
-    )
+    for callback, name in itertools.product(callbacks, _BATCH_EVENTS):
+        method = getattr(callback, name)
+        inherited = getattr(keras.callbacks.Callback, name)
+        if getattr(method, "__func__", None) is not inherited:
+            return True
+    return False
 
 
 class Callbacks:
@@ -77,18 +87,14 @@ class Callbacks:
         self._engine = engine
         self._outputs = [name for name in batch.labels if name in engine.output_names]
         self._watched = watch_batches(callbacks)
+
         # Several hosts may differ in their callbacks: variables of a strategy need them all.
-        with engine.backend.scope() if engine.backend.processes == 1 else contextlib.nullcontext():
+        is_alone = engine.backend.processes == 1
+        with engine.backend.scope() if is_alone else contextlib.nullcontext():
             self._compile()
-        for callback in callbacks:  # whether higher is better: Keras knows it of its own metrics
-            monitor = getattr(callback, "monitor", None)
-            if getattr(callback, "mode", None) != "auto" or not isinstance(monitor, str):
-                continue
-            is_low_score = score == f"-{monitor.removeprefix('val_')}"
-            if is_low_score or monitor.endswith(_LOWER_IS_BETTER):
-                callback.mode = "min"
-            elif monitor.startswith("val_") or monitor.endswith("accuracy"):
-                callback.mode = "max"
+
+        for callback in callbacks:
+            _set_mode(callback, score)
         options = {"add_history": True, "model": engine.model} | params
         self._list = keras.callbacks.CallbackList(list(callbacks), **options)
 
@@ -96,14 +102,17 @@ class Callbacks:
         """Call one of the callbacks' methods; a dict among its arguments is the logs."""
         if event in _BATCH_EVENTS and not self._watched:
             return
-        arguments = tuple(self._keras_logs(x) if isinstance(x, dict) else x for x in arguments)
+        converted = [self._keras_logs(x) if isinstance(x, dict) else x for x in arguments]
+
         with self._evaluated_weights(event), merge_adapters(self._engine.model):
             # the iterations so far and the rate that follows them, as `fit`
-            optimizer, done = self._engine.model.optimizer, self._engine.state.iterations
+            optimizer = self._engine.model.optimizer
+            done = self._engine.state.iterations
             optimizer.iterations.assign(done)
             optimizer.learning_rate = optimizers.learning_rate(self._engine.settings, done)
             rate = _rate_of(optimizer)
-            getattr(self._list, event)(*arguments)
+            getattr(self._list, event)(*converted)
+
         if _rate_of(self._engine.model.optimizer) != rate:
             raise ValueError(
                 "a callback set the learning rate, which the run's schedule sets: leave the "
@@ -121,28 +130,53 @@ class Callbacks:
         return contextlib.nullcontext()
 
     def _compile(self) -> None:
-        settings, model = self._engine.settings, self._engine.model
-        if isinstance(settings.name, str):
-            keras_class = optimizers.OPTIMIZERS[settings.name].keras_class
-            names = ("learning_rate", "weight_decay", "beta_1", "beta_2", "epsilon")
-            taken = inspect.signature(keras_class).parameters
-            options = {name: getattr(settings, name) for name in names if name in taken}
-            optimizer = keras_class(global_clipnorm=self._engine.step.clip_norm, **options)
-        else:
-            optimizer = keras.saving.deserialize_keras_object(settings.name)
-        losses = self._engine.step.losses
-        pairs = {name: losses[name].make_keras() for name in self._outputs}
-        losses, metrics = ({name: pairs[name][one] for name in pairs} or None for one in (0, 1))
+        losses: dict[str, Any] = {}
+        metrics: dict[str, Any] = {}
+        for name in self._outputs:
+            losses[name], metrics[name] = self._engine.step.losses[name].make_keras()
         # the engine scales the loss, where it is to be scaled
-        model.compile(optimizer, losses, weighted_metrics=metrics, auto_scale_loss=False)
+        self._engine.model.compile(
+            self._make_optimizer(),
+            losses or None,
+            weighted_metrics=metrics or None,
+            auto_scale_loss=False,
+        )
+
+    def _make_optimizer(self) -> keras.optimizers.Optimizer:
+        """Return Keras's optimizer with the settings of the run's that it takes."""
+        settings = self._engine.settings
+        if not isinstance(settings.name, str):
+            return keras.saving.deserialize_keras_object(settings.name)
+
+        keras_class = optimizers.OPTIMIZERS[settings.name].keras_class
+        parameters = inspect.signature(keras_class).parameters
+        names = ("learning_rate", "weight_decay", "beta_1", "beta_2", "epsilon")
+        options = {name: getattr(settings, name) for name in names if name in parameters}
+        return keras_class(global_clipnorm=self._engine.step.clip_norm, **options)
 
     def _keras_logs(self, values: dict) -> dict:
         """Values as logs: a single output's also have Keras's names, without the output's."""
         if len(self._outputs) != 1:
             return values
         prefix = f"{self._outputs[0]}_"
-        own = {name: value for name, value in values.items() if name.startswith(prefix)}
-        return {name.removeprefix(prefix): value for name, value in own.items()} | values
+        renamed = {
+            name.removeprefix(prefix): value
+            for name, value in values.items()
+            if name.startswith(prefix)
+        }
+        return renamed | values
+
+
+def _set_mode(callback, score: str) -> None:
+    """Say whether higher is better; Keras knows it of its own metrics alone."""
+    monitor = getattr(callback, "monitor", None)
+    if getattr(callback, "mode", None) != "auto" or not isinstance(monitor, str):
+        return
+    is_low_score = score == f"-{monitor.removeprefix('val_')}"
+    if is_low_score or monitor.endswith(_LOWER_IS_BETTER):
+        callback.mode = "min"
+    elif monitor.startswith("val_") or monitor.endswith("accuracy"):
+        callback.mode = "max"
 
 
 def _rate_of(optimizer) -> float:

@@ -3,7 +3,7 @@
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from kbert.data.training_batch import Batches, TrainingBatch
 
@@ -16,15 +16,19 @@ def prefetch(
     batches: Batches, part: slice, start: int, stop: int, ahead: int
 ) -> Iterator[Iterator[tuple[int, TrainingBatch]]]:
     """Give numbers and batches of steps, or an error in making one; a thread makes them ahead."""
-    thread, steps = ThreadPoolExecutor(1, "kbert-batches"), range(start, stop)
+    thread = ThreadPoolExecutor(1, "kbert-batches")
+    steps = range(start, stop)
     ahead = max(ahead + 1, AHEAD)
 
     def take():
-        made = deque(thread.submit(batches.batch, step, part) for step in steps[:ahead])
+        made: deque[Future[TrainingBatch]] = deque()
+        for step in steps[:ahead]:
+            made.append(thread.submit(batches.batch, step, part))
         for step in steps:
             if step + ahead < stop:
                 made.append(thread.submit(batches.batch, step + ahead, part))
-            yield step, made.popleft().result()
+            batch = made.popleft().result()
+            yield step, batch
 
     try:
         yield take()
@@ -57,5 +61,7 @@ def calls(
 
 
 def _shapes(batch: TrainingBatch) -> list[tuple[int, ...]]:
-    groups = (batch.inputs, batch.labels, batch.weights)
-    return [array.shape for group in groups for array in group.values()]
+    shapes = []
+    for group in (batch.inputs, batch.labels, batch.weights):
+        shapes += [array.shape for array in group.values()]
+    return shapes

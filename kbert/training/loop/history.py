@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 WORST = (-math.inf, -math.inf)
 
@@ -29,21 +30,31 @@ class History:
         if not self.updates:
             return "History(no steps)"
         text = f"{len(self.updates)} recorded, to step {self.updates[-1].get('step')}"
-        if losses := [line["loss"] for line in self.updates if "loss" in line]:
+        losses = [line["loss"] for line in self.updates if "loss" in line]
+        if losses:
             text += f", loss {losses[0]:.4g} … {losses[-1]:.4g}"
         if self.evaluations and "val_loss" in self.evaluations[-1]:
             text += f", val_loss {self.evaluations[-1]['val_loss']:.4g}"
-        return f"History({text}{', stopped' if self.stopped else ''})"
+        if self.stopped:
+            text += ", stopped"
+        return f"History({text})"
 
     @property
     def evaluations(self) -> list[dict]:
         """Recorded steps after which there was an evaluation."""
-        return [line for line in self.updates if any(key.startswith("val_") for key in line)]
+        return [line for line in self.updates if _has_evaluation(line)]
 
     def find_evaluation(self, metrics: dict[str, float]) -> dict | None:
         """Return the recorded evaluation that gave these metrics; None where none did."""
         wanted = {f"val_{name}": value for name, value in metrics.items()}
-        return next((one for one in self.evaluations if wanted.items() <= one.items()), None)
+        for evaluation in self.evaluations:
+            if wanted.items() <= evaluation.items():
+                return evaluation
+        return None
+
+
+def _has_evaluation(line: dict) -> bool:
+    return any(key.startswith("val_") for key in line)
 
 
 def rank_metrics(score: str, metrics: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
@@ -51,10 +62,25 @@ def rank_metrics(score: str, metrics: Mapping[str, float], prefix: str = "") -> 
 
     See `kbert.training.run_plan.RunPlan` for `score`.
     """
-    value, loss = metrics[prefix + score.removeprefix("-")], metrics.get(f"{prefix}loss") or 0.0
-    value = -value if score.startswith("-") else value
-    first, second = (-math.inf if math.isnan(one) else one for one in (value, -loss))
-    return first, second
+    value = metrics[prefix + score.removeprefix("-")]
+    if score.startswith("-"):
+        value = -value
+    loss = metrics.get(f"{prefix}loss") or 0.0
+    return _rank_number(value), _rank_number(-loss)
+
+
+def _rank_number(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+class Events(NamedTuple):
+    """What a plan has after a step."""
+
+    is_last: bool
+    ends_epoch: bool
+    evaluates: bool
+    saves: bool  # whatever an evaluation's score is
+    records: bool
 
 
 @dataclass(frozen=True)
@@ -76,20 +102,21 @@ class LoopPlan:
         """Steps between two evaluations, which are an epoch of the callbacks."""
         return self.evaluate_every or self.steps
 
-    def evaluates(self, done: int) -> bool:
-        return self.evaluate is not None and self.ends_epoch(done)
-
-    def ends_epoch(self, done: int) -> bool:
-        return done % self.epoch == 0 or done == self.steps
+    def events_after(self, done: int) -> Events:
+        """Return what the plan has after so many steps."""
+        is_last = done == self.steps
+        ends_epoch = is_last or done % self.epoch == 0
+        return Events(
+            is_last=is_last,
+            ends_epoch=ends_epoch,
+            evaluates=ends_epoch and self.evaluate is not None,
+            saves=is_last or bool(self.save_every and done % self.save_every == 0),
+            records=is_last or done % self.log_every == 0,
+        )
 
     def pauses(self, done: int) -> bool:
-        return self.ends_epoch(done) or self.saves(done)
-
-    def saves(self, done: int) -> bool:
-        return bool(self.save_every and done % self.save_every == 0)
-
-    def records(self, done: int) -> bool:
-        return done % self.log_every == 0 or done == self.steps
+        events = self.events_after(done)
+        return events.ends_epoch or events.saves
 
     def score_of(self, metrics: dict[str, float]) -> tuple[float, float]:
         """Rank an evaluation's metrics, see `rank_metrics`."""
@@ -99,11 +126,14 @@ class LoopPlan:
         """Say why the last `patience` evaluations, without a better one, end the run; else None."""
         if self.patience is None or not evaluations:
             return None
+
         scores = [self.score_of(line) for line in evaluations]
         best = scores.index(max(scores))  # the first of equals
         if len(scores) - 1 - best < self.patience:
             return None
-        name, step = self.score.removeprefix("-"), evaluations[best]["step"]
+
+        name = self.score.removeprefix("-")
+        step = evaluations[best]["step"]
         return (
             f"stopped after step {evaluations[-1]['step']:,}: dev {name} was best after step "
             f"{step:,}, with no improvement in the {self.patience} evaluations since (patience)"

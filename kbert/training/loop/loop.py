@@ -6,6 +6,7 @@ Keras's `fit` is not used: CONTRIBUTING.md, "Why training does not use `fit`", s
 import contextlib
 import hashlib
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from kbert.training.loop.throughput import Speed
 from kbert.training.run.live_report import LiveReport
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.state import MOST_SKIPPED
-from kbert.training.stopping import Agreement, ProcessFailed, Stopped, stop_requests
+from kbert.training.stopping import Agreement, ProcessFailed, StopFlags, Stopped, stop_requests
 
 _logger = logging.getLogger("kbert")
 _STARTS = "computing" if keras.backend.backend() == "torch" else "compiling"
@@ -65,33 +66,52 @@ def train(
         ValueError: a callback set the learning rate, or the replicas do not divide the batch size.
         OSError: the disk is full, or data vanished; everything done is saved if possible.
     """
-    backend, part = engine.backend, engine.slice_examples(batches.batch_size)
-    per_call, ahead = engine.steps_per_execution, engine.ahead
+    is_alone = engine.backend.processes == 1
+    is_first = engine.backend.process == 0
+    part = engine.slice_examples(batches.batch_size)
+    per_call = engine.steps_per_execution
+    ahead = engine.ahead
     if watch_batches(callbacks):  # each is to see its weights, not those of later steps
         per_call, ahead = 1, 0
-    epoch = getattr(batches, "steps_per_epoch", None)
+
+    live = Live(
+        plan.steps,
+        progress and is_first,
+        _FIRST,
+        steps_per_epoch=getattr(batches, "steps_per_epoch", None),
+        score=plan.score,
+    )
     with (
-        Live(
-            plan.steps,
-            progress and backend.process == 0,
-            _FIRST,
-            steps_per_epoch=epoch,
-            score=plan.score,
-        ) as live,
-        stop_requests(alone=backend.processes == 1) as stop_request,
+        live,
+        stop_requests(alone=is_alone) as stop_request,
         # Batches are made in a thread, ahead of their steps: the device does not wait for them.
         # Each depends on its number alone, so a resumed run needs no other position in the data.
         prefetch(batches, part, start, plan.steps, ahead=per_call) as prefetched,
     ):
-        of_keras = None
+        keras_callbacks = None
         if callbacks:
-            params = {"epochs": -(-plan.steps // plan.epoch), "steps": plan.epoch, "verbose": 0}
-            of_keras = Callbacks(
-                callbacks, engine, batches.batch(start, part), score=plan.score, **params
+            keras_callbacks = Callbacks(
+                callbacks,
+                engine,
+                batches.batch(start, part),
+                score=plan.score,
+                epochs=math.ceil(plan.steps / plan.epoch),
+                steps=plan.epoch,
+                verbose=0,
             )
-        agreement = Agreement(engine, stop_request)
-        tools = of_keras, ahead, agreement, speed or Speed(), live, report
-        trainer = _Trainer(engine, plan, run, start, batches.batch_size, *tools)
+        trainer = _Trainer(
+            engine=engine,
+            plan=plan,
+            run=run,
+            done=start,
+            batch_size=batches.batch_size,
+            callbacks=keras_callbacks,
+            ahead=ahead,
+            agreement=Agreement(engine, stop_request),
+            speed=speed or Speed(),
+            live=live,
+            report=report,
+        )
         trainer.run_to_end(calls(prefetched, per_call, plan.pauses))
     return trainer.history
 
@@ -113,39 +133,39 @@ class _Trainer:
     report: LiveReport | None
 
     def __post_init__(self):
-        plan, run = self.plan, self.run
         self.in_flight: deque[tuple[int, list[TrainingBatch], Callable]] = deque()
         self.sums: dict[str, list[float]] = {}  # of the epoch
         self.line: dict[str, float] = {}  # the metrics of the last step that was read
         self.in_epoch = False
         self.skipped = 0  # updates in a row that were not finite
         self.score: tuple[float, float] | None = None  # of the weights as they are
-        self.history = History()
-        if run is not None:
-            self.history.updates = run.begin(self.done)
-        self.saver = Saver(self.engine, run, self.done or None)  # a resumed run has a state
-        before = self.history.updates[-1].get("seconds", 0.0) if self.history.updates else 0.0
-        self.begin = time.monotonic() - before
-        self.best = max(map(plan.score_of, self.history.evaluations), default=WORST)
-        if self.done < plan.steps:  # it may have been killed once its patience was at its end
-            self.history.stopped = plan.why_to_stop(self.history.evaluations)
         self.engine.model.stop_training = False
+
+        self.history = History()
+        if self.run is not None:
+            self.history.updates = self.run.begin(self.done)
+        self.saver = Saver(self.engine, self.run, self.done or None)  # a resumed run has a state
+
+        updates = self.history.updates
+        evaluations = self.history.evaluations
+        seconds_before = updates[-1].get("seconds", 0.0) if updates else 0.0
+        self.begin = time.monotonic() - seconds_before
+        scores = [self.plan.score_of(line) for line in evaluations]
+        self.best = max(scores, default=WORST)
+        if self.done < self.plan.steps:  # it may have been killed once its patience was at its end
+            self.history.stopped = self.plan.why_to_stop(evaluations)
 
     def run_to_end(self, sent_together: Iterator[Call]) -> None:
         """Do all steps that are left; explain an error to the user, and to the other hosts."""
         backend = self.engine.backend
         self._report(self.done, due=True)
+
         try:
             self._fit(sent_together)
         except Exception as error:
             self._report(self.done, due=True, interrupted=error)
             if backend.is_process_failure(error):
-                lines = [*str(error).splitlines(), type(error).__name__]
-                why = next((line for line in lines if "abort" in line or "fail" in line), lines[0])
-                why = why.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
-                text = f"another process of this run is gone ({why}). {self.saver.last_good()}"
-                again = f". Start all of them again: {self.run.resume_command}" if self.run else ""
-                raise ProcessFailed(text + again) from error
+                raise ProcessFailed(self._explain_failure(error)) from error
             if not isinstance(error, NotFinite):  # which all hosts have
                 backend.leave()
             raise
@@ -155,41 +175,72 @@ class _Trainer:
         finally:
             self.saver.close()
 
+    def _explain_failure(self, error: Exception) -> str:
+        """Say that another process is gone, why, and how to start all of them again."""
+        lines = [*str(error).splitlines(), type(error).__name__]
+        reasons = [line for line in lines if "abort" in line or "fail" in line]
+        reason = reasons[0] if reasons else lines[0]
+        reason = reason.rpartition("}} ")[2]  # TensorFlow puts a node's name before it
+        text = f"another process of this run is gone ({reason}). {self.saver.last_good()}"
+        if self.run is not None:
+            text += f". Start all of them again: {self.run.resume_command}"
+        return text
+
     def _fit(self, sent_together: Iterator[Call]) -> None:
         if self.saver.saved is None:
             # A run whose first step is not finite, or whose machine fails, can be resumed too.
             self.saver.save(self.done, None)
         self._tell("on_train_begin")
+
         while self.done < self.plan.steps and not self.history.stopped:
             try:
                 step, batches = next(sent_together)
             except Exception:
-                with contextlib.suppress(OSError, NotFinite):
-                    self._read(at_most=0)
-                    self.saver.save(self.done, self.score, alone=True)  # others know nothing of it
-                    if self.run is not None and self.run.chief:
-                        text = "saved after step %d. To resume: %s"
-                        _logger.warning(text, self.done, self.run.resume_command)
+                self._save_alone()
                 raise
-            if not self.in_epoch:
-                self._tell("on_epoch_begin", step // self.plan.epoch)
-                self.in_epoch, self.sums = True, {}
-            for number in range(step, step + len(batches)):
-                self._tell("on_train_batch_begin", number % self.plan.epoch)
-            # A call is sent before the metrics of the last one are read: reading waits for the
-            # device, which would then idle until the next batch is sent. A step after one that ends
-            # the run changes nothing (the engine sees to it), so it is not one too many.
-            read_metrics = self.engine.updates(batches, step, self.agreement.send())
-            self.in_flight.append((step, batches, read_metrics))
-            self.done, self.score = step + len(batches), None
+            self._begin_call(step, len(batches))
+            self._send(step, batches)
             self._read(at_most=self.ahead)
             self._between_calls()
+
         self.engine.state.use_averages()  # the last state, which is saved, has both
-        # a callback may set other weights; several hosts may differ in their callbacks
-        compared = self.callbacks and self.engine.backend.processes == 1
-        before = self._digest() if compared else b""
+        self._end_training()
+
+    def _save_alone(self) -> None:
+        """Save what is done: this host has no next batch, and the others know nothing of it."""
+        with contextlib.suppress(OSError, NotFinite):
+            self._read(at_most=0)
+            self.saver.save(self.done, self.score, alone=True)
+            if self.run is not None and self.run.chief:
+                text = "saved after step %d. To resume: %s"
+                _logger.warning(text, self.done, self.run.resume_command)
+
+    def _begin_call(self, step: int, count: int) -> None:
+        """Tell callbacks that an epoch, and each step of a call, begins."""
+        if not self.in_epoch:
+            self._tell("on_epoch_begin", step // self.plan.epoch)
+            self.in_epoch = True
+            self.sums = {}
+        for number in range(step, step + count):
+            self._tell("on_train_batch_begin", number % self.plan.epoch)
+
+    def _send(self, step: int, batches: list[TrainingBatch]) -> None:
+        """Send a call to the device, which does its steps after those in flight."""
+        # A call is sent before the metrics of the last one are read: reading waits for the
+        # device, which would then idle until the next batch is sent. A step after one that ends
+        # the run changes nothing (the engine sees to it), so it is not one too many.
+        read_metrics = self.engine.updates(batches, step, self.agreement.send())
+        self.in_flight.append((step, batches, read_metrics))
+        self.done = step + len(batches)
+        self.score = None
+
+    def _end_training(self) -> None:
+        """Tell callbacks that training ends; note whether one of them set other weights."""
+        # several hosts may differ in their callbacks
+        may_restore = self.callbacks is not None and self.engine.backend.processes == 1
+        before = self._digest() if may_restore else b""
         self._tell("on_train_end")
-        self.history.restored = bool(compared) and self._digest() != before
+        self.history.restored = may_restore and self._digest() != before
         if self.history.restored:
             self.engine.state.reset_averages()
 
@@ -205,37 +256,46 @@ class _Trainer:
 
     def _between_calls(self) -> None:
         """Evaluate, save and stop, where it is time for it."""
-        plan, last = self.plan, self.done == self.plan.steps
-        ends, save = plan.ends_epoch(self.done), last or plan.saves(self.done)
-        if ends or save or any(self.agreement.decide()):
+        events = self.plan.events_after(self.done)
+        if events.ends_epoch or events.saves or any(self.agreement.decide()):
             self._read(at_most=0)  # what is evaluated or saved is known to be finite
         # All hosts stop after the same step: one alone would leave the others waiting for it in
         # their next sum. So stop flags travel in the step's own sums, and the run ends once the
         # host that is furthest ahead can have read them.
         stop_flags = self.agreement.decide()
-        if plan.evaluate is not None and ends:
-            save = self._evaluate(plan.evaluate) or save
-        elif ends or stop_flags.callback:
+
+        is_best = False
+        if events.evaluates:
+            is_best = self._evaluate()
+        elif events.ends_epoch or stop_flags.callback:
             self._end_epoch({})
-        if ends:  # every host is here, and its callbacks may have stopped it
+        if events.ends_epoch:  # every host is here, and its callbacks may have stopped it
             stop_flags = self.agreement.agree_now()
-        if stop_flags.callback and not (plan.records(self.done) or plan.evaluates(self.done)):
+        if stop_flags.callback and not (events.records or events.evaluates):
             self._record(self.done, self.line)  # the run's last: the result is made of it
+
         # A state is written after the records and the evaluation up to it, whose score it has: a
         # run that is resumed from it has them all, and does nothing twice.
-        if save or any(stop_flags):
-            self.saver.save(self.done, self.score, beside=not (last or any(stop_flags)))
-            self._report(self.done, due=not last)
+        ends_run = events.is_last or any(stop_flags)
+        if events.saves or is_best or ends_run:
+            self.saver.save(self.done, self.score, beside=not ends_run)
+            self._report(self.done, due=not events.is_last)
             self.speed.pause()
         self.saver.check()
-        if stop_flags.signal and not last:
-            text = f"stopped after step {self.done:,} of {plan.steps:,}"
-            saved = ". Nothing is saved without a run folder"
-            if self.run is not None:
-                saved = f" and saved. To resume: {self.run.resume_command}"
-            raise Stopped(text + saved, self.agreement.request.signal)
-        if stop_flags.callback and not last:
-            patience = plan.why_to_stop(self.history.evaluations)
+        if not events.is_last:
+            self._obey(stop_flags)
+
+    def _obey(self, stop_flags: StopFlags) -> None:
+        """Raise `Stopped` for a signal; for a callback, let the loop end."""
+        if stop_flags.signal:
+            text = f"stopped after step {self.done:,} of {self.plan.steps:,}"
+            if self.run is None:
+                text += ". Nothing is saved without a run folder"
+            else:
+                text += f" and saved. To resume: {self.run.resume_command}"
+            raise Stopped(text, self.agreement.request.signal)
+        if stop_flags.callback:
+            patience = self.plan.why_to_stop(self.history.evaluations)
             self.history.stopped = patience or f"a callback stopped it after step {self.done:,}"
 
     def _read(self, at_most: int) -> None:
@@ -244,19 +304,30 @@ class _Trainer:
             step, batches, read_metrics = self.in_flight.popleft()
             metrics = read_metrics()  # waits for the device
             self.agreement.receive(metrics)
+
             # of whole steps, from this process's part of them; with padding
-            sizes = (batch.inputs[names.TOKEN_IDS].size / len(batch) for batch in batches)
-            rates = self.speed.add(sum(sizes) * self.batch_size, len(batches))
-            for done, (batch, values) in enumerate(zip(batches, metrics, strict=True), step + 1):
-                self._check_finite(done - 1, batch, values)
-                # where it is evaluated, the line is written with the evaluation
-                self.line = values = values | rates
-                for name, value in values.items():
-                    self.sums.setdefault(name, []).append(value)
-                self.live.update(done, values, self.speed.seconds_for(self.plan.steps - done))
-                self._tell("on_train_batch_end", (done - 1) % self.plan.epoch, values)
-                if self.plan.records(done) and not self.plan.evaluates(done):
-                    self._record(done, values)
+            lengths = [batch.inputs[names.TOKEN_IDS].size / len(batch) for batch in batches]
+            rates = self.speed.add(sum(lengths) * self.batch_size, len(batches))
+            for number, (batch, values) in enumerate(zip(batches, metrics, strict=True), step):
+                self._read_step(number, batch, values, rates)
+
+    def _read_step(
+        self, step: int, batch: TrainingBatch, values: dict[str, float], rates: dict[str, float]
+    ) -> None:
+        """Check, show and record the metrics of a step."""
+        self._check_finite(step, batch, values)
+        # where it is evaluated, the line is written with the evaluation
+        self.line = values = values | rates
+        for name, value in values.items():
+            self.sums.setdefault(name, []).append(value)
+
+        done = step + 1
+        seconds_left = self.speed.seconds_for(self.plan.steps - done)
+        self.live.update(done, values, seconds_left)
+        self._tell("on_train_batch_end", step % self.plan.epoch, values)
+        events = self.plan.events_after(done)
+        if events.records and not events.evaluates:
+            self._record(done, values)
 
     def _check_finite(self, step: int, batch: TrainingBatch, values: dict[str, float]) -> None:
         if values.pop("finite", 1.0):
@@ -266,6 +337,7 @@ class _Trainer:
         if "loss_scale" in values and self.skipped <= MOST_SKIPPED:
             values["skipped"] = 1.0  # the loss scale was too high, and is halved
             return
+
         first_row = self.engine.slice_examples(self.batch_size).start or 0
         where = diagnosis.find_first_bad(self.engine, batch, step, first_row)
         again = f" (and of the {self.skipped - 1} before it)" if self.skipped > 1 else ""
@@ -287,21 +359,26 @@ class _Trainer:
         if self.report is not None:
             self.report.write(done, self.history.updates, **options)
 
-    def _evaluate(self, evaluate: Callable[[], dict[str, float]]) -> bool:
+    def _evaluate(self) -> bool:
         """Evaluate, and return whether the result is the best so far."""
-        metrics = {f"val_{name}": float(value) for name, value in evaluate().items()}
+        assert self.plan.evaluate is not None
+        values = self.plan.evaluate()
+        metrics = {f"val_{name}": float(value) for name, value in values.items()}
         self._record(self.done, self.line | metrics)
         self._report(self.done, due=True)
         self.live.show_evaluation(self.done, metrics)
         self._end_epoch(metrics)
         self.speed.pause()
-        self.score = score = self.plan.score_of(metrics)
+
+        self.score = self.plan.score_of(metrics)
         if self.plan.why_to_stop(self.history.evaluations):
             self.engine.model.stop_training = True
-        better, self.best = score > self.best, max(score, self.best)
-        return better
+        is_best = self.score > self.best
+        self.best = max(self.score, self.best)
+        return is_best
 
     def _end_epoch(self, metrics: dict[str, float]) -> None:
         means = {name: sum(values) / len(values) for name, values in self.sums.items()}
-        self._tell("on_epoch_end", (self.done - 1) // self.plan.epoch, means | metrics)
+        epoch = (self.done - 1) // self.plan.epoch
+        self._tell("on_epoch_end", epoch, means | metrics)
         self.in_epoch = False

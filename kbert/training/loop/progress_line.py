@@ -1,5 +1,6 @@
 """Progress of a run on stderr: one line that is rewritten in a terminal, else occasional lines."""
 
+import math
 import sys
 import time
 
@@ -32,9 +33,12 @@ class Live:
         steps_per_epoch: int | None = None,
         score: str = "",
     ):
-        self._steps, self._show, self._first = steps, progress and is_shown(), first
+        self._steps = steps
+        self._first = first
+        self._show = progress and is_shown()
         self._score = score.removeprefix("-")
-        self._steps_per_epoch, self._stream = steps_per_epoch, stream or sys.stderr
+        self._steps_per_epoch = steps_per_epoch
+        self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty()
         self._width = columns(self._stream) if self._terminal else FILE_WIDTH
         self._next = time.monotonic() + (0.0 if self._terminal else SECONDS[1])
@@ -73,18 +77,22 @@ class Live:
     def _show_last(self) -> None:
         if self._last is None:
             return
-        (step, values, left), self._last, epoch = self._last, None, ""
+        step, values, left = self._last
+        self._last = None
+
+        epoch = ""
         if self._steps_per_epoch and self._steps > self._steps_per_epoch:
-            now, last = (-(-done // self._steps_per_epoch) for done in (step, self._steps))
-            epoch = f"epoch {now:,}/{last:,}"
+            current = math.ceil(step / self._steps_per_epoch)
+            last = math.ceil(self._steps / self._steps_per_epoch)
+            epoch = f"epoch {current:,}/{last:,}"
         text = line(step, self._steps, values, left, width=self._width, epoch=epoch)
         self._write(text, stays=not self._terminal)
 
     def _write(self, text: str, stays: bool) -> None:
         start = "\r" if self._open else ""
         filled = text.ljust(self._width - 1) if self._terminal else text  # over what stood there
-        text = f"{start}{filled}" + "\n" * stays
-        print(text, end="", file=self._stream, flush=True)
+        end = "\n" if stays else ""
+        print(f"{start}{filled}{end}", end="", file=self._stream, flush=True)
         self._open = not stays
 
 
@@ -99,15 +107,22 @@ def line(
     score: str = "",
 ) -> str:
     """Return the metrics that fit in fewer columns than `width`, the more important first."""
+    start = f"{step:,}/{steps:,} {note}" if note else f"{step:,}/{steps:,}"
     end = "" if seconds_left is None else f"  {duration(seconds_left)} left"
-    text = f"{step:,}/{steps:,}" + (f" {note}" if note else "")
-    columns_left = width - 1 - len(text) - len(end)
+    texts = _describe_metrics(values, score)
+    if epoch:
+        texts.insert(0, (1, epoch))
+
+    columns_left = width - 1 - len(start) - len(end)
     shown: set[int] = set()
-    texts = [(1, epoch)] * bool(epoch) + _describe_metrics(values, score)
     for index in sorted(range(len(texts)), key=lambda index: texts[index][0]):
-        if (size := len(texts[index][1]) + 2) <= columns_left:
-            columns_left, shown = columns_left - size, shown | {index}
-    return "  ".join([text, *(texts[index][1] for index in sorted(shown))]) + end
+        size = len(texts[index][1]) + 2
+        if size <= columns_left:
+            columns_left -= size
+            shown.add(index)
+    pieces = [start]
+    pieces += [texts[index][1] for index in sorted(shown)]
+    return "  ".join(pieces) + end
 
 
 def _describe_metrics(values: dict[str, float], score: str) -> list[tuple[int, str]]:
@@ -117,19 +132,24 @@ def _describe_metrics(values: dict[str, float], score: str) -> list[tuple[int, s
     """
     values = {name.removeprefix("val_"): value for name, value in values.items()}
     outputs = [name.removesuffix("_loss") for name in values if name.endswith("_loss")]
+
     texts = []
     for output in outputs:
         texts.append((0, f"{output} loss {values[f'{output}_loss']:.3f}"))
-        if (accuracy := values.get(f"{output}_accuracy")) is not None:
+        accuracy = values.get(f"{output}_accuracy")
+        if accuracy is not None:
             texts.append((2, f"acc {accuracy:.1%}"))
-    shown = [name for name in (score, *_USUAL) if name != "loss" and not name.endswith("_loss")]
-    for name in dict.fromkeys(shown):
-        if name in values:
+
+    for name in dict.fromkeys((score, *_USUAL)):
+        is_loss = name == "loss" or name.endswith("_loss")
+        if name in values and not is_loss:
             texts.append((0, f"{name.replace('_', ' ')} {values[name]:.3f}"))
+
     if "tokens_per_second" in values:
         texts.append((1, f"{short(values['tokens_per_second'])} tok/s"))
     if "mfu" in values:
         texts.append((4, f"{values['mfu']:.0%} of peak"))
     if "loss" in values and len(outputs) != 1:  # of one output it is the same number
-        texts.append((3 if outputs else 0, f"loss {values['loss']:.3f}"))
+        priority = 3 if outputs else 0
+        texts.append((priority, f"loss {values['loss']:.3f}"))
     return texts

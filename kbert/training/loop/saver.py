@@ -13,7 +13,8 @@ class Saver:
     """A thread that writes an engine's states to a run, if any; `saved` is the last one's step."""
 
     def __init__(self, engine, run: RunFolder | None, saved: int | None):
-        self._engine, self._run = engine, run
+        self._engine = engine
+        self._run = run
         self.saved = saved
         self._begun: tuple[int, Future] | None = None
         self._thread = ThreadPoolExecutor(1, "kbert-states")
@@ -28,8 +29,9 @@ class Saver:
         """
         if self._run is None:
             return
+        last = self._begun[0] if self._begun else self.saved
         with self.explain_errors():
-            if done != (self._begun[0] if self._begun else self.saved):
+            if done != last:
                 self._finish()  # one at a time: no more than one copy in memory
                 # complete before the next update, which writes to the weights' own memory
                 arrays = self._engine.state.all() if self._run.chief else {}
@@ -58,15 +60,18 @@ class Saver:
             return "Nothing is saved without a run folder"
         with contextlib.suppress(OSError):
             self._finish()
-        if (path := self._run.current_path) is None:
+        path = self._run.current_path
+        if path is None:
             return "The folder was moved or removed, and its states with it"
         return f"The last good state is from step {self.saved:,} in {path}"
 
     def _finish(self) -> None:
-        if self._begun:
-            (done, written), self._begun = self._begun, None
-            written.result()
-            self.saved = done
+        if self._begun is None:
+            return
+        done, written = self._begun
+        self._begun = None
+        written.result()
+        self.saved = done
 
     @contextlib.contextmanager
     def explain_errors(self):
@@ -79,7 +84,7 @@ class Saver:
                 self._run.check_not_moved()  # the cause, where it was moved within a write
                 raise
         except OSError as error:
-            good = f"{self.last_good()}. " if self.saved is not None else ""
+            good = "" if self.saved is None else f"{self.last_good()}. "
             how = "Free space, then resume: " if error.errno in _FULL else "To resume: "
             text = f"{error.strerror or error}. {good}{how}{self._run.resume_command}"
             raise OSError(error.errno, text, error.filename) from None

@@ -15,8 +15,8 @@ class Speed:
     """The speed of the last steps; the first one, which compiles, is left out."""
 
     def __init__(self, flops: float | None = None, peak: float | None = None):
-        # FLOPs of a step over all hosts (`kbert.account`'s), FLOP/s of all devices together
-        self._flops, self._peak = flops, peak
+        self._flops = flops  # of a step over all hosts, `kbert.account`'s
+        self._peak = peak  # FLOP/s of all devices together
         self._last: deque[tuple[float, int, float]] = deque()  # tokens, updates, seconds
         self._clock: float | None = None
 
@@ -31,10 +31,12 @@ class Speed:
         while len(self._last) > 1 and self._updates() - self._last[0][1] >= _WINDOW:
             self._last.popleft()
         self._clock = now
+
         seconds = sum(duration for _, _, duration in self._last)
         if not seconds:
             return {}
-        rates = {"tokens_per_second": sum(tokens for tokens, _, _ in self._last) / seconds}
+        total = sum(tokens for tokens, _, _ in self._last)
+        rates = {"tokens_per_second": total / seconds}
         if self._flops and self._peak:
             rates["mfu"] = self._flops * self._updates() / seconds / self._peak
         return rates
@@ -52,7 +54,8 @@ class Speed:
             return None
         seconds = [duration / count for _, count, duration in self._last]
         most = _OUTLIER * statistics.median(seconds)
-        return updates * statistics.mean(one for one in seconds if one <= most)
+        usual = [duration for duration in seconds if duration <= most]
+        return updates * statistics.mean(usual)
 
 
 def measure_peak(precision: str, replicas: int) -> tuple[float | None, str]:
@@ -68,15 +71,19 @@ def measure_peak(precision: str, replicas: int) -> tuple[float | None, str]:
     kind = device_names()[0]
     if kind == "CPU":
         return None, "not measured on a CPU"
+
     dtype = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}.get(precision, "float32")
     with on_accelerator():
-        matrix = keras.ops.cast(np.ones((_SIDE, _SIDE), "float32") / _SIDE, dtype)
+        values = np.ones((_SIDE, _SIDE), "float32") / _SIDE
+        matrix = keras.ops.cast(values, dtype)
         times = []
         for _ in range(_PRODUCTS):
             start = time.perf_counter()
             product = keras.ops.matmul(matrix, matrix)
             float(keras.ops.cast(product[0, 0], "float32"))  # waits for it
             times.append(time.perf_counter() - start)
+
     how = f"the fastest of {_PRODUCTS} {dtype} products of {_SIDE} × {_SIDE} matrices on one {kind}"
-    how += f", times {replicas}" if replicas > 1 else ""
+    if replicas > 1:
+        how += f", times {replicas}"
     return 2 * _SIDE**3 / min(times) * replicas, how

@@ -13,8 +13,18 @@ WIDTH, HEIGHT = 340, 200
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 8, 34  # what surrounds the axes' rectangle
 _LONGEST_TICK = 5  # characters beside the axis; more are narrower
 _SCORES = (
-    *("f1", "macro_f1", "matthews", "precision", "recall", "exact_match", "map"),
-    *("spearman", "pearson", "recall@1", "recall@10", "mrr@10"),
+    "f1",
+    "macro_f1",
+    "matthews",
+    "precision",
+    "recall",
+    "exact_match",
+    "map",
+    "spearman",
+    "pearson",
+    "recall@1",
+    "recall@10",
+    "mrr@10",
 )
 _MOST_CURVES = 5  # of a picture: there are so many colours
 
@@ -31,7 +41,9 @@ class Axes:
     """A rectangle with axes and grid lines; `x` and `y` are the positions of numbers in it."""
 
     def __init__(self, across: tuple[float, float], up: tuple[float, float], whole: bool = False):
-        self._across, self._up, self._whole = across, up, whole
+        self._across = across
+        self._up = up
+        self._whole = whole
 
     def x(self, value: float) -> str:
         low, high = self._across
@@ -43,23 +55,33 @@ class Axes:
 
     def draw(self, title: str) -> str:
         """Return the axes, the first of which has a title, as SVG."""
-        elements, right, bottom = [], WIDTH - RIGHT, HEIGHT - BOTTOM
+        right = WIDTH - RIGHT
+        bottom = HEIGHT - BOTTOM
+        elements = []
         for value in ticks(*self._up):
             y = self.y(value)
             elements.append(f'<path class="grid" d="M{LEFT} {y}H{right}"/>')
-            text = f"{value:g}"
-            fit = f' textLength="{LEFT - 8}" lengthAdjust="spacingAndGlyphs"'
-            fit = fit if len(text) > _LONGEST_TICK else ""
-            elements.append(f'<text class="end" x="{LEFT - 6}" y="{y}" dy="4"{fit}>{text}</text>')
+            elements.append(_write_tick(f"{value:g}", y))
+
         for value in ticks(*self._across, whole=self._whole):
             text = f"{value:,.0f}" if self._whole else f"{value:g}"
             elements.append(
                 f'<text class="mid" x="{self.x(value)}" y="{bottom + 16}">{text}</text>'
             )
+
         elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
-        middle, text = (LEFT + right) / 2, html.escape(title)
+        middle = (LEFT + right) / 2
+        text = html.escape(title)
         elements.append(f'<text class="mid" x="{middle}" y="{HEIGHT - 4}">{text}</text>')
         return "".join(elements)
+
+
+def _write_tick(text: str, y: str) -> str:
+    """Return a number beside the vertical axis, made narrower where it is long."""
+    fit = ""
+    if len(text) > _LONGEST_TICK:
+        fit = f' textLength="{LEFT - 8}" lengthAdjust="spacingAndGlyphs"'
+    return f'<text class="end" x="{LEFT - 6}" y="{y}" dy="4"{fit}>{text}</text>'
 
 
 def draw_curves(records: RecordSummary, baseline: Baseline | None = None) -> str:
@@ -67,6 +89,7 @@ def draw_curves(records: RecordSummary, baseline: Baseline | None = None) -> str
 
     A dashed line shows the baseline of a metric.
     """
+    last_step = float(records.last["step"])
     seen: list[Points] = []
     pictures: list[str] = []
     for title, names in _panels(records):
@@ -76,64 +99,107 @@ def draw_curves(records: RecordSummary, baseline: Baseline | None = None) -> str
             if points and points not in seen:
                 seen.append(points)
                 curves.append(_Curve(name, label, points))
-        if curves:
-            shown = {curve.name for curve in curves}
-            line = baseline if baseline and f"val_{baseline.metric}" in shown else None
-            last = float(records.last["step"])
-            pictures.append(_draw_figure(title, curves, len(pictures), line, last))
+        if not curves:
+            continue
+
+        shown = {curve.name for curve in curves}
+        line = baseline if baseline and f"val_{baseline.metric}" in shown else None
+        pictures.append(_draw_figure(title, curves, len(pictures), line, last_step))
     return "".join(pictures)
 
 
 def _panels(records: RecordSummary):
     """Yield (title, [(key, label)]) of each picture there may be."""
     names = list(records.curves)
-    matches = (re.fullmatch(r"(?!val_)([^_]+)_loss", name) for name in names)
-    outputs = [match[1] for match in matches if match]
+    outputs = _find_outputs(names)
+    has_one_output = len(outputs) == 1
+
     yield "Loss", [("loss", "training"), ("val_loss", "dev")]
-    for output in outputs if len(outputs) > 1 else ():  # the loss of one output is the loss
-        yield f"{output}: loss", [(f"{output}_loss", "training"), (f"val_{output}_loss", "dev")]
+    if not has_one_output:  # the loss of one output is the loss
+        for output in outputs:
+            yield f"{output}: loss", [(f"{output}_loss", "training"), (f"val_{output}_loss", "dev")]
+
     for output in outputs:
-        title, dev = f"{output}: accuracy", f"val_{output}_accuracy"
-        if len(outputs) == 1:
-            title, dev = "Accuracy", "val_accuracy" if "val_accuracy" in names else dev
+        title = "Accuracy" if has_one_output else f"{output}: accuracy"
+        dev = f"val_{output}_accuracy"
+        if has_one_output and "val_accuracy" in names:
+            dev = "val_accuracy"
         yield title, [(f"{output}_accuracy", "training"), (dev, "dev")]
+
     scores = [name for name in _SCORES if f"val_{name}" in names][:_MOST_CURVES]
     yield "Other scores on dev", [(f"val_{name}", name.replace("_", " ")) for name in scores]
     yield "Gradient norm, before the clip", [("gradient_norm", "training")]
     yield "Learning rate", [("learning_rate", "training")]
 
 
-def _draw_figure(
-    title: str, curves: list[_Curve], number: int, baseline: Baseline | None, last: float
-) -> str:
-    values = [value for curve in curves for _, value in curve.points]
-    values += [baseline.value] if baseline else []
-    low, high = min(values), max(values)
-    margin = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
-    low, high = 0.0 if 0 <= low <= 0.3 * high else low - margin, high + margin
-    axes = Axes((0.0, last), (low, high), whole=True)
+def _find_outputs(names: Sequence[str]) -> list[str]:
+    """Return the model's outputs that have a loss among the metrics."""
+    outputs = []
+    for name in names:
+        match = re.fullmatch(r"(?!val_)([^_]+)_loss", name)
+        if match:
+            outputs.append(match[1])
+    return outputs
 
-    elements, keys, texts = [axes.draw("steps")], "", []
+
+def _draw_figure(
+    title: str, curves: list[_Curve], number: int, baseline: Baseline | None, last_step: float
+) -> str:
+    axes = Axes((0.0, last_step), _find_range(curves, baseline), whole=True)
+    elements = [axes.draw("steps")]
+    keys = []
+    texts = []
+
     if baseline:
         y = axes.y(baseline.value)
         elements.append(f'<path class="baseline" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>')
-        keys += f'<span class="key baseline-key">{_name(baseline)}</span>'
+        keys.append(f'<span class="key baseline-key">{_name(baseline)}</span>')
         texts.append(f"{_name(baseline)}: {baseline.value:.4g}")
     for n, curve in enumerate(curves):
-        name = html.escape(curve.name)
-        points = " ".join(f"{axes.x(step)},{axes.y(value)}" for step, value in curve.points)
-        elements.append(f'<polyline class="c{n}" data-name="{name}" points="{points}"/>')
-        if curve.name.startswith("val_") or len(curve.points) == 1:
-            elements += [
-                f'<circle class="k{n}" cx="{axes.x(step)}" cy="{axes.y(value)}" r="3">'
-                f"<title>step {step:,}: {value:.4g}</title></circle>"
-                for step, value in curve.points
-            ]
-        keys += f'<span class="key k{n}">{curve.label}</span>'
-        (start, begin), (stop, end) = curve.points[0], curve.points[-1]
-        texts.append(f"{curve.label}: {begin:.4g} at step {start:,}, {end:.4g} at step {stop:,}")
-    heading = f"<b>{html.escape(title)}</b>{keys}"
+        elements += _draw_curve(curve, axes, n)
+        keys.append(f'<span class="key k{n}">{curve.label}</span>')
+        texts.append(_describe_curve(curve))
+
+    heading = f"<b>{html.escape(title)}</b>{''.join(keys)}"
     return frame_figure(heading, f"{title} over the steps", "; ".join(texts), elements, f"{number}")
+
+
+def _find_range(curves: list[_Curve], baseline: Baseline | None) -> tuple[float, float]:
+    """Return the range of the vertical axis, which begins at 0 where that is near."""
+    values = [baseline.value] if baseline else []
+    for curve in curves:
+        values += [value for _, value in curve.points]
+
+    low, high = _add_margins(values)
+    is_near_zero = 0 <= min(values) <= 0.3 * max(values)
+    return (0.0 if is_near_zero else low), high
+
+
+def _add_margins(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of numbers with a margin on both sides."""
+    low, high = min(values), max(values)
+    margin = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
+    return low - margin, high + margin
+
+
+def _draw_curve(curve: _Curve, axes: Axes, number: int) -> list[str]:
+    """Return a line through the points, and circles where they are few."""
+    name = html.escape(curve.name)
+    points = " ".join(f"{axes.x(step)},{axes.y(value)}" for step, value in curve.points)
+    elements = [f'<polyline class="c{number}" data-name="{name}" points="{points}"/>']
+    if curve.name.startswith("val_") or len(curve.points) == 1:
+        for step, value in curve.points:
+            elements.append(
+                f'<circle class="k{number}" cx="{axes.x(step)}" cy="{axes.y(value)}" r="3">'
+                f"<title>step {step:,}: {value:.4g}</title></circle>"
+            )
+    return elements
+
+
+def _describe_curve(curve: _Curve) -> str:
+    first_step, first = curve.points[0]
+    last_step, last = curve.points[-1]
+    return f"{curve.label}: {first:.4g} at step {first_step:,}, {last:.4g} at step {last_step:,}"
 
 
 def _name(baseline: Baseline) -> str:
@@ -156,26 +222,18 @@ def draw_points(points: Sequence[tuple[float, float]], axes: tuple[str, str]) ->
 
     Pairs with a number that is not finite are left out.
     """
-    points = [pair for pair in points if all(map(math.isfinite, pair))]
+    points = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     if not points:
         return ""
-    across, up = zip(*points, strict=True)
-    ranges = []
-    for values in (across, up):
-        low, high = min(values), max(values)
-        margin = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
-        ranges.append((low - margin, high + margin))
-    frame = Axes(ranges[0], ranges[1])
+
+    across = _add_margins([x for x, _ in points])
+    up = _add_margins([y for _, y in points])
+    frame = Axes(across, up)
     elements = [frame.draw(axes[0])]
-    low, high = (
-        pick(*pair) for pick, pair in zip((max, min), zip(*ranges, strict=True), strict=True)
-    )
-    if low < high:  # where both are equal
-        ends = (f"{frame.x(value)} {frame.y(value)}" for value in (low, high))
-        elements.append(f'<path class="baseline" d="M{"L".join(ends)}"/>')
-    elements += [
-        f'<circle class="k0 point" cx="{frame.x(a)}" cy="{frame.y(b)}" r="3.2"/>' for a, b in points
-    ]
+    elements.append(_draw_diagonal(frame, across, up))
+    for x, y in points:
+        elements.append(f'<circle class="k0 point" cx="{frame.x(x)}" cy="{frame.y(y)}" r="3.2"/>')
+
     heading = (
         f"<b>{html.escape(axes[1])} over {html.escape(axes[0])}</b>"
         '<span class="key baseline-key">equal</span>'
@@ -184,10 +242,25 @@ def draw_points(points: Sequence[tuple[float, float]], axes: tuple[str, str]) ->
     return frame_figure(heading, f"{axes[1]} over {axes[0]}", text, elements, "-points")
 
 
+def _draw_diagonal(frame: Axes, across: tuple[float, float], up: tuple[float, float]) -> str:
+    """Return the line where both numbers are equal; "" if the axes have none in common."""
+    low = max(across[0], up[0])
+    high = min(across[1], up[1])
+    if low >= high:
+        return ""
+    start = f"{frame.x(low)} {frame.y(low)}"
+    end = f"{frame.x(high)} {frame.y(high)}"
+    return f'<path class="baseline" d="M{start}L{end}"/>'
+
+
 def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[float]:
     """Return round numbers in a range, in at most `most` steps of 1, 2 or 5 times 10ⁿ."""
     size = 10.0 ** math.floor(math.log10((high - low) / most))
-    step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= most)
-    step = max(1.0, step) if whole else step
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    steps = [size * factor for factor in (1, 2, 5, 10)]
+    step = next(step for step in steps if (high - low) / step <= most)
+    if whole:
+        step = max(1.0, step)
+
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [round(number * step, 12) for number in range(first, last + 1)]

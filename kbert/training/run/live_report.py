@@ -25,8 +25,11 @@ class LiveReport:
 
     def __init__(self, run, plan, get_predictions: Callable[[], Predictions | None]):
         """`get_predictions` returns those of the last evaluation, or None; `run` may be None."""
-        self._run, self._plan, self._get_predictions = run, plan, get_predictions
-        self._records, self._count = RecordSummary(), 0
+        self._run = run
+        self._plan = plan
+        self._get_predictions = get_predictions
+        self._records = RecordSummary()
+        self._count = 0  # of records that are in it
         self._predictions: tuple[Predictions, int] | None = None  # and their step
         self._begin = time.monotonic()
         self._next = self._begin  # when the page is old, by the same clock
@@ -74,6 +77,7 @@ class LiveReport:
         run = self._run
         if run is None or not run.chief:
             return
+
         begin = time.monotonic()
         try:
             self._records.extend(records[self._count :])
@@ -81,7 +85,10 @@ class LiveReport:
             self._update_predictions(result)
             run.check_not_moved()
             report_page.write_report(
-                *(run, self._records, result, self._plan),
+                run,
+                self._records,
+                result,
+                self._plan,
                 predictions=self._predictions,
                 bert=bert,
             )
@@ -89,9 +96,11 @@ class LiveReport:
             if not self._has_failed:
                 _logger.warning(
                     "%s cannot be written, training continues: %s",
-                    *(run.path / report_page.FILE, str(error)),
+                    run.path / report_page.FILE,
+                    str(error),
                 )
             self._has_failed = True
+
         end = time.monotonic()
         self._step = result["steps"]
         self._pages += 1

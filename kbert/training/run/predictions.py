@@ -114,13 +114,10 @@ class Predictions:
 
 def score_labels(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> list:
     """Return the `LabelScores` of each label's counts: correct, in the data, predicted."""
-    return [
-        LabelScores(
-            label,
-            correct / predicted if predicted else 0.0,
-            correct / gold if gold else 0.0,
-            2 * correct / (gold + predicted) if gold + predicted else 0.0,
-            gold,
-        )
-        for label, (correct, gold, predicted) in zip(labels, counts, strict=True)
-    ]
+    scores = []
+    for label, (correct, gold, predicted) in zip(labels, counts, strict=True):
+        precision = correct / predicted if predicted else 0.0
+        recall = correct / gold if gold else 0.0
+        f1 = 2 * correct / (gold + predicted) if gold + predicted else 0.0
+        scores.append(LabelScores(label, precision, recall, f1, gold))
+    return scores

@@ -1,6 +1,7 @@
 """A run's predictions for its dev data as HTML: tables, a picture, the worst examples."""
 
 import math
+from collections.abc import Sequence
 from html import escape
 
 from kbert.io import printable
@@ -18,10 +19,8 @@ BEGIN, END = "<!--predictions-->", "<!--end of predictions-->"
 _SHADES = 10  # of a cell of the confusion matrix
 _IN_SIGHT = 8  # examples; the others are folded
 _LONGEST_TEXT, _LONGEST_LABEL = 600, 60  # characters
-_MOST_LEVEL, _LONGEST_LEVEL = (
-    8,
-    12,
-)  # labels and characters above columns; of more they stand upright
+# labels and characters above columns; of more they stand upright
+_MOST_LEVEL, _LONGEST_LEVEL = 8, 12
 _MOST_SCORES = 200  # labels of the table; of more the most frequent ones
 _PRIVACY = (
     "These texts are from your dev data, and this page is a file in the run’s folder: remember it "
@@ -60,16 +59,13 @@ def _write_matrix(predictions: Predictions) -> str:
     labels = [_cut_label(label) for label in predictions.labels]
     if not labels:
         return ""
+
+    longest = max(len(label) for label in predictions.labels)
+    is_upright = len(labels) > _MOST_LEVEL or longest > _LONGEST_LEVEL
     heads = "".join(f'<th scope="col">{label}</th>' for label in labels)
-    is_upright = len(labels) > _MOST_LEVEL or max(map(len, predictions.labels)) > _LONGEST_LEVEL
     lines = []
-    for number, (label, counts) in enumerate(zip(labels, predictions.matrix, strict=True)):
-        total = sum(counts)
-        cells = "".join(
-            f'<td class="{"hit" if column == number else "miss"} s{_shade(count, total)}">'
-            f"{count:,}</td>"
-            for column, count in enumerate(counts)
-        )
+    for row, (label, counts) in enumerate(zip(labels, predictions.matrix, strict=True)):
+        cells = _write_cells(counts, row)
         lines.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
     return (
         "<section><h3>Confusion matrix</h3><p class=small>Rows are the labels of the data, columns "
@@ -77,6 +73,16 @@ def _write_matrix(predictions: Predictions) -> str:
         f'<table class="matrix{" upright" if is_upright else ""}">'
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div></section>"
     )
+
+
+def _write_cells(counts: Sequence[int], row: int) -> str:
+    """Return the cells of a row of the confusion matrix, which hits in the column of its number."""
+    total = sum(counts)
+    cells = []
+    for column, count in enumerate(counts):
+        kind = "hit" if column == row else "miss"
+        cells.append(f'<td class="{kind} s{_shade(count, total)}">{count:,}</td>')
+    return "".join(cells)
 
 
 def _shade(count: int, total: int) -> int:
@@ -87,23 +93,27 @@ def _shade(count: int, total: int) -> int:
 def _write_scores(predictions: Predictions) -> str:
     if not predictions.label_scores:
         return ""
-    name, scores = escape(predictions.scored), predictions.label_scores
+    name = escape(predictions.scored)
+    scores = predictions.label_scores
     note = "Support: how often it is in the data."
     if len(scores) > _MOST_SCORES:
         note += f" The {_MOST_SCORES} most frequent of {len(scores):,}."
         scores = sorted(scores, key=lambda row: -row.support)[:_MOST_SCORES]
-    heads = "".join(f'<th class="n" scope="col">{each}</th>' for each in LabelScores._fields[1:])
-    lines = "".join(
-        f'<tr><th scope="row">{_cut_label(row.label)}</th>'
-        + "".join(f'<td class="n">{value:.1%}</td>' for value in row[1:4])
-        + f'<td class="n">{row.support:,}</td></tr>'
-        for row in scores
-    )
+
+    heads = "".join(f'<th class="n" scope="col">{field}</th>' for field in LabelScores._fields[1:])
+    lines = []
+    for row in scores:
+        ratios = (row.precision, row.recall, row.f1)
+        cells = "".join(f'<td class="n">{ratio:.1%}</td>' for ratio in ratios)
+        lines.append(
+            f'<tr><th scope="row">{_cut_label(row.label)}</th>{cells}'
+            f'<td class="n">{row.support:,}</td></tr>'
+        )
     return (
         f"<section><h3>Each {name}</h3><p class=small>{note}</p>"
         '<div class="table" tabindex="0"><table class="scores">'
         f'<thead><tr><th scope="col">{name}</th>{heads}</tr>'
-        f"</thead><tbody>{lines}</tbody></table></div></section>"
+        f"</thead><tbody>{''.join(lines)}</tbody></table></div></section>"
     )
 
 
@@ -140,25 +150,31 @@ def _write_example(example: PredictedExample, error: str) -> str:
 
 
 def _write_pieces(pieces: tuple[TextPiece, ...]) -> str:
-    left, html = _LONGEST_TEXT, ""
+    left = _LONGEST_TEXT
+    html = ""
     for text, mark in pieces:
         if left <= 0:
             return html + " …"
-        shown = escape(printable.line(" ".join(text[:left].splitlines())))
+        in_one_line = " ".join(text[:left].splitlines())
+        shown = escape(printable.line(in_one_line))
         left -= len(text)
         if mark:
-            label = f"<i>{escape(printable.cut(mark, _LONGEST_LABEL))}</i>"
-            shown = f"<mark>{shown}{label if mark != 'predicted' else ''}</mark>"
+            label = ""
+            if mark != "predicted":
+                label = f"<i>{escape(printable.cut(mark, _LONGEST_LABEL))}</i>"
+            shown = f"<mark>{shown}{label}</mark>"
         html += shown
-    return html + ("…" if left < 0 else "")
+    return f"{html}…" if left < 0 else html
 
 
 def _write_answers(answers: tuple[AnswerProb, ...]) -> str:
-    return ", ".join(
-        f"<b>{escape(printable.cut(text, 2 * _LONGEST_LABEL))}</b>"
-        + (f" {_write_prob(prob)}" if prob is not None else "")
-        for text, prob in answers
-    )
+    written = []
+    for text, prob in answers:
+        answer = f"<b>{escape(printable.cut(text, 2 * _LONGEST_LABEL))}</b>"
+        if prob is not None:
+            answer += f" {_write_prob(prob)}"
+        written.append(answer)
+    return ", ".join(written)
 
 
 def _write_prob(prob: float) -> str:

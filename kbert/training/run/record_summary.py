@@ -26,12 +26,17 @@ class Curve:
         else:
             self._sums.append((step, value, 1))
         if len(self._sums) > MOST_POINTS:
-            pairs = [self._sums[n : n + 2] for n in range(0, len(self._sums), 2)]
-            self._sums = [
-                (pair[-1][0], sum(total for _, total, _ in pair), sum(count for *_, count in pair))
-                for pair in pairs
-            ]
-            self._size *= 2
+            self._halve()
+
+    def _halve(self) -> None:
+        """Make one point of each two."""
+        halved = []
+        for n in range(0, len(self._sums), 2):
+            pair = self._sums[n : n + 2]  # the last one may be alone
+            steps, totals, counts = zip(*pair, strict=True)
+            halved.append((steps[-1], sum(totals), sum(counts)))
+        self._sums = halved
+        self._size *= 2
 
     @property
     def points(self) -> Points:
@@ -40,9 +45,9 @@ class Curve:
 
     def average_last(self, share: float) -> tuple[float, int]:
         """Return the mean of about the last share of the records, and how many these are."""
-        last = self._sums[-max(1, int(len(self._sums) * share)) :]
-        count = sum(each[2] for each in last)
-        return sum(each[1] for each in last) / count, count
+        num_points = max(1, int(len(self._sums) * share))
+        _, totals, counts = zip(*self._sums[-num_points:], strict=True)
+        return sum(totals) / sum(counts), sum(counts)
 
 
 class RecordSummary:
@@ -59,7 +64,8 @@ class RecordSummary:
         self.evaluations: list[Mapping] = []
         self.last: Mapping = {}
         self._halfway: Mapping = {}  # a line in the middle of the run so far
-        self._count, self._next = 0, 1
+        self._count = 0
+        self._next = 1
         self.extend(lines)
 
     def extend(self, lines: Iterable[Mapping]) -> None:
@@ -70,15 +76,17 @@ class RecordSummary:
     def median(self, name: str) -> float | None:
         """Return the median of a metric; None: it was not recorded."""
         curve = self.curves.get(name)
-        return statistics.median(value for _, value in curve.points) if curve else None
+        if curve is None:
+            return None
+        return statistics.median(value for _, value in curve.points)
 
     def estimate_seconds(self, steps: int) -> float | None:
         """Return how long so many steps take, as the last half of them did; None: unknown."""
         first, last = self._halfway, self.last
         if "seconds" not in last or "seconds" not in first or last["step"] <= first["step"]:
             return None
-        rate = (last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
-        return rate * steps
+        seconds = last["seconds"] - first["seconds"]
+        return seconds / (last["step"] - first["step"]) * steps
 
     def _add(self, line: Mapping) -> None:
         is_evaluation = False
@@ -90,5 +98,6 @@ class RecordSummary:
             self.evaluations.append(line)
         self._count += 1
         if self._count == self._next:  # the 1st, 2nd, 4th, 8th …: the one before is kept
-            self._halfway, self._next = self.last or line, 2 * self._next
+            self._halfway = self.last or line
+            self._next *= 2
         self.last = line

@@ -26,7 +26,7 @@ class RecordFile:
     def __init__(self, path: str | os.PathLike, step: int = 0):
         self._path = Path(path)
         lines = [line for line in read_records(path) if line["step"] <= step]
-        write_atomically(path, b"".join(map(_encode, lines)))
+        write_atomically(path, b"".join(_encode(line) for line in lines))
         self._file = self._path.open("ab", buffering=0)
 
     def add(self, step: int, values: dict[str, float]) -> None:
@@ -52,6 +52,7 @@ def read_records(path: str | os.PathLike) -> list[dict]:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []
+
     lines = []
     for line in text.splitlines(keepends=True):
         try:
@@ -60,7 +61,10 @@ def read_records(path: str | os.PathLike) -> list[dict]:
             break
         if not line.endswith("\n"):
             break
-        lines.append({key: math.nan if value is None else value for key, value in values.items()})
+        for key, value in values.items():
+            if value is None:
+                values[key] = math.nan
+        lines.append(values)
     return lines
 
 
@@ -92,10 +96,10 @@ class EventFile:
         self._write(_field(2, step + 1) + _field(7, _START))
 
     def add(self, step: int, values: dict[str, float]) -> None:
-        summary = b"".join(
-            _field(1, _field(1, tag.encode()) + b"\x15" + struct.pack("<f", value))
-            for tag, value in values.items()
-        )
+        summary = b""
+        for tag, value in values.items():
+            number = b"\x15" + struct.pack("<f", value)
+            summary += _field(1, _field(1, tag.encode()) + number)
         self._write(_field(2, step) + _field(5, summary))
 
     def close(self) -> None:

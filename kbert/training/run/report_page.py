@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape as _escape
 from importlib import resources
+from itertools import chain
 from typing import Any
 
 from kbert.checkpoints.bert import Bert
@@ -36,15 +37,39 @@ FILE = "report.html"
 
 # Settings that kbert chooses where they are None. Others are off then.
 _AUTOMATIC = (
-    *("jit", "lengths", "max_predictions", "dev_ratio", "evaluate_every", "save_every"),
-    *("log_every", "warmup_steps", "head_learning_rate", "lora_alpha", "schedule_timescale"),
+    "jit",
+    "lengths",
+    "max_predictions",
+    "dev_ratio",
+    "evaluate_every",
+    "save_every",
+    "log_every",
+    "warmup_steps",
+    "head_learning_rate",
+    "lora_alpha",
+    "schedule_timescale",
 )
 # Settings that do nothing without another one.
-_ONLY_WITH = dict.fromkeys(("lora_targets", "lora_alpha", "lora_dropout"), "lora_rank")
-_ONLY_WITH |= {"hidden_loss_weight": "hidden_loss"}
+_ONLY_WITH = {
+    "lora_targets": "lora_rank",
+    "lora_alpha": "lora_rank",
+    "lora_dropout": "lora_rank",
+    "hidden_loss_weight": "hidden_loss",
+}
 _IN_SIGHT = (  # settings that are not folded; besides those that differ from their defaults
-    *("task", "epochs", "steps", "batch_size", "learning_rate", "max_length", "seq_len"),
-    *("optimizer", "schedule", "warmup_ratio", "warmup_steps", "weight_decay", "precision"),
+    "task",
+    "epochs",
+    "steps",
+    "batch_size",
+    "learning_rate",
+    "max_length",
+    "seq_len",
+    "optimizer",
+    "schedule",
+    "warmup_ratio",
+    "warmup_steps",
+    "weight_decay",
+    "precision",
     "seed",
 )
 _IN_DATA = ("labels", "config", "lengths")  # settings that are facts of data and model
@@ -83,33 +108,41 @@ def write_report(
     facts = _list_facts(records, run.settings, environment, plan.model.spec)
     facts |= _name_base(plan.describe_training(result["steps"]))
     settings = _describe_settings(run.settings)
-    in_sight = _pick_settings(settings, run, plan)
-    tables = {"All settings": _flatten(settings), "Environment": _flatten(environment)}
-    if predictions is None:
-        section = _keep_section(run)
-    else:
-        section = predictions_html.write_section(*predictions, run.report_examples)
+
     sections = [
         _write_head(run, plan.title, result, environment, records),
         _write_cards(records, result, plan),
-        f"<h2>Curves</h2><div class=curves>{draw_curves(records, plan.baseline)}</div>"
-        if records.curves
-        else "",
+    ]
+    if records.curves:
+        curves = draw_curves(records, plan.baseline)
+        sections.append(f"<h2>Curves</h2><div class=curves>{curves}</div>")
+    sections.append(
         '<div class="two"><section><h2>Run</h2>'
         f"<dl>{_join('<dt>{}</dt><dd>{}</dd>', facts.items())}</dl></section>"
-        f"<section><h2>Settings</h2>{in_sight}</section></div>",
-        section,
-        write_usage(bert, run.name, plan.card.pairs) if bert is not None else "",
-        _write_evaluations(records, result.get("weights_of_update")),
-        *(
-            f'<details data-name="{title}"><summary>{title}</summary><div class=table><table>'
-            f"{_join('<tr><th scope=row>{}</th><td>{}</td></tr>', pairs)}</table></div></details>"
-            for title, pairs in tables.items()
-        ),
-    ]
+        f"<section><h2>Settings</h2>{_pick_settings(settings, run, plan)}</section></div>"
+    )
+    if predictions is None:
+        sections.append(_keep_section(run))
+    else:
+        sections.append(predictions_html.write_section(*predictions, run.report_examples))
+    if bert is not None:
+        sections.append(write_usage(bert, run.name, plan.card.pairs))
+    sections.append(_write_evaluations(records, result.get("weights_of_update")))
+    sections.append(_fold_table("All settings", settings))
+    sections.append(_fold_table("Environment", environment))
+
     is_running = "stopped" not in result
     title = f"{run.name}: a kbert run"
     write_page(run.path / FILE, title, sections, refresh=REFRESH if is_running else 0)
+
+
+def _fold_table(title: str, values: dict) -> str:
+    """Return a table of everything within, which is folded under its title."""
+    lines = _join("<tr><th scope=row>{}</th><td>{}</td></tr>", _flatten(values))
+    return (
+        f'<details data-name="{title}"><summary>{title}</summary><div class=table><table>'
+        f"{lines}</table></div></details>"
+    )
 
 
 def write_page(
@@ -120,9 +153,8 @@ def write_page(
     The page loads itself again every `refresh` seconds; 0: it does not.
     """
     folder = resources.files(__package__)
-    style, script = (
-        folder.joinpath(name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
-    )
+    style = folder.joinpath("report.css").read_text(encoding="utf-8")
+    script = folder.joinpath("report.js").read_text(encoding="utf-8")
     # without scripts a reader stays at the top
     again = f'<noscript><meta http-equiv="refresh" content="{3 * refresh}"></noscript>'
     page = (
@@ -147,36 +179,27 @@ def _keep_section(run) -> str:
 
 def _join(template: str, lines: Iterable[Sequence]) -> str:
     """Return the template once per line, filled with its escaped cells."""
-    return "".join(template.format(*map(_escape, cells)) for cells in lines)
+    filled = []
+    for cells in lines:
+        escaped = [_escape(cell) for cell in cells]
+        filled.append(template.format(*escaped))
+    return "".join(filled)
 
 
 def _write_head(run, title: str, result: dict, environment: dict, records: RecordSummary) -> str:
     """Return the name of the run, its dates, and how far it is."""
+    state, word = _name_state(result)
     dates = []
     if "started" in environment:
         dates.append(f"started {environment['started']}")
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     dates.append(f"{'finished' if 'stopped' in result else 'written'} {now}")
-    done, total = result["steps"], result["asked"]
-    state, word = _name_state(result)
+
     progress = ""
     if state == "running":
-        left = records.estimate_seconds(total - done)
-        text = f"about {duration(left)} left" if left is not None else "the first steps"
-        progress = (
-            f'<progress max="{total}" value="{done}" aria-label="steps done"></progress>'
-            f'<p class="small">{text} · <span data-updates>this page is updated while the run '
-            'trains</span> <button type="button" hidden data-pause aria-pressed="false">Pause'
-            "</button></p>"
-        )
+        progress += _write_progress(result, records)
     if state != "finished":
-        way = _escape(run.write_resume_command(run.name))
-        resume = f"To resume the run: <code>{way}</code>"
-        hidden = " hidden data-silent" if state == "running" else ""
-        why = "<span data-age></span> The run may have ended. "
-        if state == "interrupted":
-            why = f"Stopped by {_escape(result['interrupted'])}. "
-        progress += f'<p class="warning"{hidden}>{why}{resume}</p>'
+        progress += _write_warning(run, result, state)
     return (
         f'<header>{_LOGO}<div><h1>{_escape(run.name)}</h1><p class="dim">{_escape(title)} · '
         f'{_escape(" · ".join(dates))}</p></div><p class="state {state}"><b>{word}</b> '
@@ -184,11 +207,37 @@ def _write_head(run, title: str, result: dict, environment: dict, records: Recor
     )
 
 
+def _write_progress(result: dict, records: RecordSummary) -> str:
+    """Return a bar of the steps that are done, and how long the others take."""
+    done, total = result["steps"], result["asked"]
+    left = records.estimate_seconds(total - done)
+    text = f"about {duration(left)} left" if left is not None else "the first steps"
+    return (
+        f'<progress max="{total}" value="{done}" aria-label="steps done"></progress>'
+        f'<p class="small">{text} · <span data-updates>this page is updated while the run '
+        'trains</span> <button type="button" hidden data-pause aria-pressed="false">Pause'
+        "</button></p>"
+    )
+
+
+def _write_warning(run, result: dict, state: str) -> str:
+    """Return why a run ended or may have ended, and how to resume it."""
+    way = _escape(run.write_resume_command(run.name))
+    resume = f"To resume the run: <code>{way}</code>"
+    if state == "interrupted":
+        reason = f"Stopped by {_escape(result['interrupted'])}. "
+        return f'<p class="warning">{reason}{resume}</p>'
+    reason = "<span data-age></span> The run may have ended. "
+    return f'<p class="warning" hidden data-silent>{reason}{resume}</p>'
+
+
 def _name_state(result: dict) -> tuple[str, str]:
     """Return the state of a run, and the word for it."""
     if "stopped" in result:
         return "finished", "Finished"
-    return ("interrupted", "Interrupted") if "interrupted" in result else ("running", "Training")
+    if "interrupted" in result:
+        return "interrupted", "Interrupted"
+    return "running", "Training"
 
 
 def _describe_end(result: dict) -> str:
@@ -204,48 +253,76 @@ def _describe_end(result: dict) -> str:
 
 def _write_cards(records: RecordSummary, result: dict, plan) -> str:
     """Return the metrics that say how good the model is: on dev data where there are any."""
-    score, baseline = plan.score.removeprefix("-"), plan.baseline
-    last = records.evaluations[-1:]
-    metrics = result.get("metrics") or {
-        name[4:]: line[name] for line in last for name in line if name.startswith("val_")
-    }
-    cards = []
+    metrics = result.get("metrics") or _find_last_metrics(records)
+    score = plan.score.removeprefix("-")
+    baseline = plan.baseline
     compared_with = baseline.metric if baseline else None
     order = sorted(metrics, key=lambda name: (name != score, name != compared_with))
+
+    cards = []
     for name in order[:8]:
-        value, lines = metrics[name], [f"dev {name.replace('_', ' ')}"]
-        ends = result.get("intervals", {}).get(name)
-        if ends:
-            low, high = (_write_score(name, end) for end in ends)
-            lines.append(f"95 % interval {low} to {high}")
+        lines = []
         if name == score and "stopped" not in result:
-            lines += _describe_best(records, score, is_loss=plan.score.startswith("-"))
-        compared = baseline if baseline and baseline.metric == name else None
-        if compared:
-            lines.append(f"baseline {_write_score(name, compared.value)}: {compared.text}")
-        bar = _draw_bar(value, ends, compared) if _is_ratio(name) and 0 <= value <= 1 else ""
-        cards.append((_write_score(name, value), bar, lines))
+            lines = _describe_best(records, score, is_loss=plan.score.startswith("-"))
+        interval = result.get("intervals", {}).get(name)
+        compared = baseline if name == compared_with else None
+        cards.append(_write_metric(name, metrics[name], interval, lines, compared))
     if not metrics and "loss" in records.curves:
         loss, count = records.curves["loss"].average_last(0.1)
         over = "the last step" if count == 1 else f"mean of the last {count:,} recorded"
-        cards = [(f"{loss:.3f}", "", [f"training loss, {over}"])]
+        cards.append(_write_card(f"{loss:.3f}", "", [f"training loss, {over}"]))
+
     if not cards:
         return '<p class="dim">There are no numbers yet: the first step is being prepared.</p>'
-    html = "".join(
-        f"<div class=card><b>{value}</b>{bar}{_join('<span>{}</span>', zip(lines))}</div>"
-        for value, bar, lines in cards
-    )
-    return f"<div class=cards>{html}</div>"
+    return f"<div class=cards>{''.join(cards)}</div>"
+
+
+def _find_last_metrics(records: RecordSummary) -> dict[str, float]:
+    """Return the metrics of the last evaluation, without the prefix; {} before the first."""
+    if not records.evaluations:
+        return {}
+    last = records.evaluations[-1]
+    names = [name for name in last if name.startswith("val_")]
+    return {name.removeprefix("val_"): last[name] for name in names}
+
+
+def _write_metric(
+    name: str,
+    value: float,
+    interval: Sequence[float] | None,
+    lines: Sequence[str],
+    baseline: Baseline | None,
+) -> str:
+    """Return the card of a metric on dev data, with further lines below its interval."""
+    texts = [f"dev {name.replace('_', ' ')}"]
+    if interval:
+        low, high = interval
+        texts.append(f"95 % interval {_write_score(name, low)} to {_write_score(name, high)}")
+    texts += lines
+    if baseline:
+        texts.append(f"baseline {_write_score(name, baseline.value)}: {baseline.text}")
+
+    bar = ""
+    if _is_ratio(name) and 0 <= value <= 1:
+        bar = _draw_bar(value, interval, baseline)
+    return _write_card(_write_score(name, value), bar, texts)
+
+
+def _write_card(value: str, bar: str, texts: Sequence[str]) -> str:
+    spans = "".join(f"<span>{_escape(text)}</span>" for text in texts)
+    return f"<div class=card><b>{value}</b>{bar}{spans}</div>"
 
 
 def _describe_best(records: RecordSummary, score: str, is_loss: bool) -> list[str]:
     """Return a line on the best evaluation so far; none if it is the last one."""
     column = f"val_{score}"
-    finite = [line for line in records.evaluations if math.isfinite(line.get(column, math.nan))]
+    evaluations = records.evaluations
+    finite = [line for line in evaluations if math.isfinite(line.get(column, math.nan))]
     if not finite:
         return []
-    best = (min if is_loss else max)(finite, key=lambda line: line[column])
-    if best["step"] == records.evaluations[-1]["step"]:
+    choose = min if is_loss else max
+    best = choose(finite, key=lambda line: line[column])
+    if best["step"] == evaluations[-1]["step"]:
         return []
     return [f"best so far {_write_score(score, best[column])}, after step {best['step']:,}"]
 
@@ -254,7 +331,7 @@ def _draw_bar(value: float, interval: Sequence[float] | None, baseline: Baseline
     """Return a bar from 0 to 1, with the interval and a mark at the baseline."""
     shapes = [f'<rect class="value" width="{100 * value:.1f}" height="6"/>']
     if interval:
-        low, high = (100 * end for end in interval)
+        low, high = 100 * interval[0], 100 * interval[1]
         shapes.append(f'<rect class="interval" x="{low:.1f}" width="{high - low:.1f}" height="6"/>')
     if baseline:
         shapes.append(
@@ -280,25 +357,16 @@ def _list_facts(
     records: RecordSummary, settings: dict, environment: dict, spec: GraphSpec
 ) -> dict[str, str]:
     """Return the model's size and how fast it trained, on what, in words by name."""
-    last, config = records.last, spec.config
-    layers = config.num_hidden_layers
-    params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
-    facts = {
-        "Model": f"{layers} layer{'s' if layers > 1 else ''} × {config.hidden_size}, "
-        f"{config.num_attention_heads} heads; {params:,} parameters"
-    }
-    if "seconds" in last:
-        facts["Duration"] = f"{duration(last['seconds'])}, evaluations and compiling included"
-    if speed := records.median("tokens_per_second"):
+    facts = {"Model": _describe_size(spec)}
+    if "seconds" in records.last:
+        total = duration(records.last["seconds"])
+        facts["Duration"] = f"{total}, evaluations and compiling included"
+    speed = records.median("tokens_per_second")
+    if speed:
         facts["Speed"] = f"{short(speed)} tokens a second, padding included"
     if environment:
-        devices = ", ".join(environment["devices"])
-        text = f"CPU, {environment['cpu_cores']} cores" if devices == "CPU" else devices
-        if environment["replicas"] > 1:
-            text += f"; {environment['replicas']} replicas"
-        if environment["processes"] > 1:
-            text += f" in {environment['processes']} processes"
-        facts["Device"] = f"{text}; {environment['backend']}, {settings['precision']}"
+        devices = _describe_devices(environment)
+        facts["Device"] = f"{devices}; {environment['backend']}, {settings['precision']}"
     mfu = records.median("mfu")
     if mfu and environment.get("peak_flops"):  # a run that goes on may have no peak any more
         peak = f"{environment['peak_flops'] / 1e9:,.3g} GFLOP/s"
@@ -309,15 +377,41 @@ def _list_facts(
     return facts
 
 
+def _describe_size(spec: GraphSpec) -> str:
+    config = spec.config
+    layers = spec.config.num_hidden_layers
+    params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
+    noun = "layers" if layers > 1 else "layer"
+    return (
+        f"{layers} {noun} × {config.hidden_size}, {config.num_attention_heads} heads; "
+        f"{params:,} parameters"
+    )
+
+
+def _describe_devices(environment: dict) -> str:
+    text = ", ".join(environment["devices"])
+    if text == "CPU":
+        text = f"CPU, {environment['cpu_cores']} cores"
+    if environment["replicas"] > 1:
+        text += f"; {environment['replicas']} replicas"
+    if environment["processes"] > 1:
+        text += f" in {environment['processes']} processes"
+    return text
+
+
 def _name_base(facts: Mapping[str, str]) -> dict[str, str]:
     """Return facts with the models' names and commits, in place of their addresses."""
     facts = dict(facts)
     for title in ("Started from", "Teacher"):
-        if "://" in facts.get(title, ""):
-            name = ModelName.parse(facts[title])
-            if name is not None:
-                kind = "commit" if name.hub == "hf" else "version"
-                facts[title] = name.repo + (f", {kind} {name.revision}" if name.revision else "")
+        if "://" not in facts.get(title, ""):
+            continue
+        name = ModelName.parse(facts[title])
+        if name is None:
+            continue
+        facts[title] = name.repo
+        if name.revision:
+            kind = "commit" if name.hub == "hf" else "version"
+            facts[title] += f", {kind} {name.revision}"
     return facts
 
 
@@ -334,30 +428,36 @@ def _describe_settings(settings: dict) -> dict[str, Any]:
 
 def _pick_settings(settings: dict[str, Any], run, plan) -> str:
     """Return the settings in sight: the usual ones, and in bold those that the user has chosen."""
-    defaults = {}
-    if dataclasses.is_dataclass(plan.settings):
-        defaults = {
-            field.name: field.default
-            for field in dataclasses.fields(plan.settings)
-            if field.default is not dataclasses.MISSING
-        }
-    chosen = {
-        name
-        for name, value in run.settings.items()
-        if name in defaults
-        and name not in (*run.derived, *_IN_DATA)
-        and as_json(defaults[name]) != value
-    }
+    chosen = _find_chosen(run, plan)
     names = [name for name in _IN_SIGHT if name in settings]
     names += [name for name in settings if name in chosen and name not in names]
-    entries = "".join(
-        f"<dt>{_escape(name)}</dt>"
-        f"<dd{' class=chosen' if name in chosen else ''}>{_escape(_value(settings[name]))}</dd>"
-        for name in names
-        if not isinstance(settings[name], dict)
-    )
+
+    entries = []
+    for name in names:
+        if isinstance(settings[name], dict):
+            continue
+        mark = " class=chosen" if name in chosen else ""
+        value = _escape(_value(settings[name]))
+        entries.append(f"<dt>{_escape(name)}</dt><dd{mark}>{value}</dd>")
     note = "<p class=small>Bold: not the default.</p>" if chosen else ""
-    return f"<dl>{entries}</dl>{note}"
+    return f"<dl>{''.join(entries)}</dl>{note}"
+
+
+def _find_chosen(run, plan) -> set[str]:
+    """Return the names of the settings whose value is not the default."""
+    if not dataclasses.is_dataclass(plan.settings):
+        return set()
+    chosen = set()
+    for field in dataclasses.fields(plan.settings):
+        name = field.name
+        default = field.default
+        if default is dataclasses.MISSING or name not in run.settings:
+            continue
+        if name in run.derived or name in _IN_DATA:
+            continue
+        if as_json(default) != run.settings[name]:
+            chosen.add(name)
+    return chosen
 
 
 def _write_evaluations(records: RecordSummary, best: int | None) -> str:
@@ -365,33 +465,41 @@ def _write_evaluations(records: RecordSummary, best: int | None) -> str:
     if not evaluations:
         return ""
     lines = evaluations[-_MOST_EVALUATIONS:]
-    if len(lines) < len(evaluations):
-        kept = [line for line in evaluations[: -len(lines)] if line["step"] == best]
-        lines = kept + lines
-    names = list(dict.fromkeys(name for line in lines for name in line if name.startswith("val_")))
-    titles = ["step", *(name[4:].replace("_", " ") for name in names)]
-    head = _join('<th class=n scope="col">{}</th>', zip(titles))
-    body = "".join(
-        f"<tr{' class=best' if line['step'] == best else ''}><td class=n>{line['step']:,}</td>"
-        + _join("<td class=n>{}</td>", ([_value(line.get(name))] for name in names))
-        + "</tr>"
-        for line in lines
-    )
     note = "Bold: the weights that were kept." if best is not None else ""
+    if len(lines) < len(evaluations):
+        earlier = evaluations[: -len(lines)]
+        kept = [line for line in earlier if line["step"] == best]
+        lines = kept + lines
     if len(lines) < len(evaluations):
         last = f"The last {_MOST_EVALUATIONS} of {len(evaluations):,}: all are in metrics.jsonl."
         note = f"{last} {note}"
-    note = f"<p class=small>{note}</p>" if note else ""
+    if note:
+        note = f"<p class=small>{note}</p>"
+
+    names = [name for name in dict.fromkeys(chain.from_iterable(lines)) if name.startswith("val_")]
+    titles = ["step"]
+    titles += [name.removeprefix("val_").replace("_", " ") for name in names]
+    head = "".join(f'<th class=n scope="col">{_escape(title)}</th>' for title in titles)
+    body = "".join(_write_evaluation(line, names, best) for line in lines)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<h2>Evaluations</h2><div class="table" tabindex="0">{table}</div>{note}'
+
+
+def _write_evaluation(line: Mapping, names: Iterable[str], best: int | None) -> str:
+    mark = " class=best" if line["step"] == best else ""
+    values = [_escape(_value(line.get(name))) for name in names]
+    cells = "".join(f"<td class=n>{value}</td>" for value in values)
+    return f"<tr{mark}><td class=n>{line['step']:,}</td>{cells}</tr>"
 
 
 def _flatten(values: dict, before: str = "") -> list[tuple[str, str]]:
     """List (name, text) of everything within."""
     pairs: list[tuple[str, str]] = []
     for name, value in values.items():
-        inner = isinstance(value, dict)
-        pairs += _flatten(value, f"{before}{name}.") if inner else [(before + name, _value(value))]
+        if isinstance(value, dict):
+            pairs += _flatten(value, f"{before}{name}.")
+        else:
+            pairs.append((before + name, _value(value)))
     return pairs
 
 

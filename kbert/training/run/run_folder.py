@@ -22,6 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kbert.io import bounds, printable
 from kbert.io import json_schema as js
@@ -86,7 +87,9 @@ class RunFolder:
     """The folder of a run, with what settings.json says; from `create` or `open`."""
 
     def __init__(self, path: str | os.PathLike, json: dict, chief: bool = True):
-        self.path, self.task, self._id = Path(path), json["task"], json["run"]
+        self.path = Path(path)
+        self.task = json["task"]
+        self._id = json["run"]
         self.settings = json["settings"]  # all that the result depends on
         # names of the settings that were not asked for; an older kbert did not write them
         self.derived = json.get("derived", ["labels"])
@@ -126,12 +129,20 @@ class RunFolder:
         path = Path(path)
         refuse_used(path)
         path.mkdir(parents=True, exist_ok=True)
-        values = {"task": task, "run": uuid.uuid4().hex, "computation": COMPUTATION}
-        values |= {"places": data_paths or {}, "keep_checkpoints": keep_checkpoints}
-        values |= {"report_examples": report_examples}
-        values |= {"data": as_json(summary or {}), "base": base_digest}
-        values |= {"settings": as_json(settings), "derived": list(derived)}
-        values |= {"fingerprint": as_json(fingerprint)}
+
+        values = {
+            "task": task,
+            "run": uuid.uuid4().hex,
+            "computation": COMPUTATION,
+            "places": data_paths or {},
+            "keep_checkpoints": keep_checkpoints,
+            "report_examples": report_examples,
+            "data": as_json(summary or {}),
+            "base": base_digest,
+            "settings": as_json(settings),
+            "derived": list(derived),
+            "fingerprint": as_json(fingerprint),
+        }
         with lock_folder(path):
             refuse_used(path)  # by another process that started in it just now
             # the first file: if the process is killed before, the folder still counts as empty
@@ -182,7 +193,9 @@ class RunFolder:
     @property
     def name(self) -> str:
         """Name of the folder; also that of "." and of "..", which are not names."""
-        return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
+        if self.path.name in ("", ".."):
+            return self.path.resolve().name
+        return self.path.name
 
     @property
     def resume_command(self) -> str:
@@ -198,8 +211,9 @@ class RunFolder:
         """Return the arguments of data and models that were no files: a resumed run needs them."""
         if not self._has_paths:
             return []
-        always, others = _SOURCES.get(self.task, ((), ()))
-        used = [*always, *(name for name in others if self.fingerprint.get(name) is not None)]
+        always, optional = _SOURCES.get(self.task, ((), ()))
+        used = list(always)
+        used += [name for name in optional if self.fingerprint.get(name) is not None]
         return [name for name in used if self.data_paths.get(name) is None]
 
     @contextlib.contextmanager
@@ -253,14 +267,15 @@ class RunFolder:
 
     def check_base(self, digest: str | None, name: str, may_move: bool) -> None:
         """Raise a ValueError if the run, without a usable state, would begin from other weights."""
-        if self._base_digest not in (None, digest):
-            path = self.data_paths.get(name)
-            way = f"give a copy of the old ones as {name}" if may_move else "put the old ones back"
-            raise ValueError(
-                f"{name} must have the weights that {self.path} began from, since the run has no "
-                f"usable training state, got others{f' in {path}' if path else ''}: {way}, or "
-                "start a new run"
-            )
+        if self._base_digest in (None, digest):
+            return
+        path = self.data_paths.get(name)
+        where = f" in {path}" if path else ""
+        way = f"give a copy of the old ones as {name}" if may_move else "put the old ones back"
+        raise ValueError(
+            f"{name} must have the weights that {self.path} began from, since the run has no "
+            f"usable training state, got others{where}: {way}, or start a new run"
+        )
 
     def check(self, fingerprint: Mapping, settings: Mapping | None = None) -> None:
         """Raise a ValueError that names the differences between the run and the present data."""
@@ -277,9 +292,10 @@ class RunFolder:
         """Say how to train a run's model longer, where its length is what differs; else ""."""
         if not any(text.startswith(("epochs", "steps")) for text in different):
             return ""
-        way = "kbert finetune {}" if self.task == "finetune" else "kbert pretrain SHARDS --init {}"
-        if not is_command_running():
-            is_finetuning = self.task == "finetune"
+        is_finetuning = self.task == "finetune"
+        if is_command_running():
+            way = "kbert finetune {}" if is_finetuning else "kbert pretrain SHARDS --init {}"
+        else:
             way = "kbert.finetune({!r}, …)" if is_finetuning else "kbert.pretrain(…, init={!r})"
         return f" from its model when it is finished: {way.format(str(self.path))}"
 
@@ -307,9 +323,16 @@ class RunFolder:
         self.check_not_moved()
         if self._records:
             self._records[0].flush()  # a state never outlives the lines up to it
+
         value, tie = score or (None, None)
-        facts = {"step": step, "score": value, "tie": tie, "run": self._id}
-        facts |= {"settings": self.settings, "fingerprint": self.fingerprint}
+        facts = {
+            "step": step,
+            "score": value,
+            "tie": tie,
+            "run": self._id,
+            "settings": self.settings,
+            "fingerprint": self.fingerprint,
+        }
         self.states.folder.mkdir(exist_ok=True)
         write_state(self.states.path(step), arrays, facts)
         self.states.remove_superseded(step)
@@ -342,33 +365,20 @@ class RunFolder:
 
         It has versions, devices, processes and the date; no names of folders, hosts or people.
         """
-        import keras
-
-        import kbert
-        from kbert.ops.devices import device_names
-
-        backend = keras.backend.backend()
-        packages = ["keras", "numpy", "tokenizers", "safetensors", backend]
-        packages += ["jaxlib"] if backend == "jax" else []
-        now = {
-            "kbert": kbert.__version__,
-            "python": platform.python_version(),
-            "packages": {name: str(importlib.import_module(name).__version__) for name in packages},
-            "backend": backend,
-            "system": f"{platform.system()} {platform.machine()}",
-            "cpu_cores": os.cpu_count(),
-            "devices": device_names(),
-            "replicas": engine.backend.replicas,
-            "processes": engine.backend.processes,
-        }
         file = self.path / "environment.json"
         before = js.read(file, js.OBJECT) if file.is_file() else {}
-        now["started"] = before.get("started") or time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        now = _describe_environment(engine)
+        today = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        now["started"] = before.get("started") or today
+
         for name in ("backend", "replicas", "devices"):
             if name in before and before[name] != now[name]:
                 _logger.warning(
                     "%s was started with %s %s, now it is %s: results are equal up to rounding",
-                    *(self.path, name, before[name], now[name]),
+                    self.path,
+                    name,
+                    before[name],
+                    now[name],
                 )
         if self.chief:
             _write_json(file, now | more)
@@ -382,20 +392,48 @@ class RunFolder:
         self._records = ()
 
 
+def _describe_environment(engine) -> dict[str, Any]:
+    """Return the versions, devices and processes that an engine runs on."""
+    import keras
+
+    import kbert
+    from kbert.ops.devices import device_names
+
+    backend = keras.backend.backend()
+    packages = ["keras", "numpy", "tokenizers", "safetensors", backend]
+    if backend == "jax":
+        packages.append("jaxlib")
+    return {
+        "kbert": kbert.__version__,
+        "python": platform.python_version(),
+        "packages": {name: str(importlib.import_module(name).__version__) for name in packages},
+        "backend": backend,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu_cores": os.cpu_count(),
+        "devices": device_names(),
+        "replicas": engine.backend.replicas,
+        "processes": engine.backend.processes,
+    }
+
+
 def refuse_used(path: str | os.PathLike) -> None:
     """Raise a FileExistsError for a folder that holds a run, or anything else."""
     bounds.refuse_url(path, to_write=True)
     path = Path(path)
     refuse_file_name(path)
+
     if (path / "settings.json").exists():
         if (path / "result.json").exists():
             raise FileExistsError(f"{path} holds a finished run: choose another folder")
         way = RunFolder.open(path).resume_command
         raise FileExistsError(f"{path} holds a run: resume it with {way}, or choose another folder")
-    if path.exists() and (
-        not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())
-    ):
+    if path.exists() and not _is_empty_folder(path):
         raise FileExistsError(f"{path} must be a new or an empty folder")
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """Return whether a path is a folder with hidden files at most."""
+    return path.is_dir() and all(entry.name.startswith(".") for entry in path.iterdir())
 
 
 @contextlib.contextmanager
@@ -427,14 +465,18 @@ def _open_lock(path: Path) -> int:
 
 def describe_sizes(folder: Path) -> str:
     """Return a folder's size and that of its large parts, in megabytes of 10⁶ bytes."""
+    sizes = []
+    for name in ("model", "model.keras", "checkpoints"):
+        path = folder / name
+        if path.exists():
+            sizes.append(f"{name} {_measure_size(path)}")
+    return f"{_measure_size(folder)} ({', '.join(sizes)})"
 
-    def measure(path: Path) -> str:
-        size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
-        return f"{size / 1e6:,.1f} MB"
 
-    names = [name for name in ("model", "model.keras", "checkpoints") if (folder / name).exists()]
-    sizes = ", ".join(f"{name} {measure(folder / name)}" for name in names)
-    return f"{measure(folder)} ({sizes})"
+def _measure_size(path: Path) -> str:
+    files = [file for file in (path, *path.rglob("*")) if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
+    return f"{size / 1e6:,.1f} MB"
 
 
 def _write_json(path: Path, values: dict) -> None:

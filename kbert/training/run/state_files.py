@@ -46,19 +46,26 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(facts, sort_keys=True)
     metadata = {"format": _FORMAT, "facts": text, "sha256": _checksum(arrays, text)}
+
     with atomic_file(path) as part:
         try:
             save_file(arrays, part, metadata=metadata)
-        except SafetensorError as error:  # it says a full disk as text: … (os error 28)
-            match = re.search(r"os error (\d+)", str(error))
-            number = int(match[1]) if match else errno.EIO
-            text = os.strerror(number) if match else str(error)
-            raise OSError(number, text, str(path)) from None
+        except SafetensorError as error:
+            raise _as_os_error(error, path) from None
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(part, 0o666 & ~mask)  # safetensors' files are the owner's alone
         _flush(part)
     _flush(path.parent)
+
+
+def _as_os_error(error: Exception, path: Path) -> OSError:
+    """Return the OSError of an error of safetensors, which says a full disk as text."""
+    match = re.search(r"os error (\d+)", str(error))  # … (os error 28)
+    if match is None:
+        return OSError(errno.EIO, str(error), str(path))
+    number = int(match[1])
+    return OSError(number, os.strerror(number), str(path))
 
 
 def read_state(path: str | os.PathLike, whole: bool = True) -> tuple[dict[str, np.ndarray], dict]:
@@ -93,7 +100,8 @@ def _checksum(arrays: dict[str, np.ndarray], facts: str) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view("uint8").data)
+        flat = np.ascontiguousarray(array).reshape(-1)
+        digest.update(flat.view("uint8").data)
     return digest.hexdigest()
 
 
@@ -118,7 +126,9 @@ class States:
     """The states of the run with an id, in a folder; `check` refuses those of other settings."""
 
     def __init__(self, folder: Path, run: str, check: Callable[[dict, dict], None]):
-        self.folder, self._run, self._check = folder, run, check
+        self.folder = folder
+        self._run = run
+        self._check = check
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.safetensors"
@@ -126,14 +136,19 @@ class States:
     def last(self) -> State | None:
         """Return the last whole one of this run, None without; a ValueError for other settings."""
         for path in reversed(self._files().values()):
-            if state := self._read(path):
+            state = self._read(path)
+            if state is not None:
                 return state
             _logger.warning("%s: using the state before it instead", path.name)
         return None
 
     def best(self) -> State | None:
         """Return the whole one with the highest score; None where none has one."""
-        return next(filter(None, map(self._read, _rank(self._files().values()))), None)
+        for path in _rank(self._files().values()):
+            state = self._read(path)
+            if state is not None:
+                return state
+        return None
 
     def remove_superseded(self, step: int) -> None:
         """Remove those up to a step that are neither of the last two nor the best one."""
@@ -159,9 +174,12 @@ class States:
 
     def _files(self) -> dict[int, Path]:
         """Return them by step, ascending."""
-        files = self.folder.glob("step-*.safetensors")
-        names = ((_NAME.fullmatch(file.name), file) for file in files)
-        return dict(sorted((int(name[1]), file) for name, file in names if name))
+        files = {}
+        for file in self.folder.glob("step-*.safetensors"):
+            match = _NAME.fullmatch(file.name)
+            if match:
+                files[int(match[1])] = file
+        return dict(sorted(files.items()))
 
     def _read(self, path: Path) -> State | None:
         try:
@@ -184,8 +202,9 @@ def _rank(paths: Iterable[Path]) -> list[Path]:
     scores: dict[Path, tuple[float, float]] = {}
     for path in paths:
         with contextlib.suppress(ValueError, OSError):  # damaged
-            facts = js.check(read_state(path, whole=False)[1], _FACTS, str(path))
-            if facts["score"] is not None and facts["score"] > -np.inf:
-                tie = facts["tie"]
-                scores[path] = facts["score"], -np.inf if tie is None else tie
+            _, facts = read_state(path, whole=False)
+            js.check(facts, _FACTS, str(path))
+            score, tie = facts["score"], facts["tie"]
+            if score is not None and score > -np.inf:
+                scores[path] = score, -np.inf if tie is None else tie
     return sorted(scores, key=scores.__getitem__, reverse=True)

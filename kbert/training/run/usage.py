@@ -18,8 +18,10 @@ def write_usage(bert: Bert, folder: str, pairs: bool) -> str:
         f"print(kbert.{use.function}(bert, {inputs}))"
     )
     path = f"./{folder}" if folder.startswith("-") else folder
-    options = ["--pairs"] if pairs else []
-    command = ["kbert", use.function.replace("_", "-"), path, *options, *_list_arguments(inputs)]
+    command = ["kbert", use.function.replace("_", "-"), path]
+    if pairs:
+        command.append("--pairs")
+    command += _list_arguments(inputs)
     shell = shlex.join(command)
     return (
         "<h2>Use the model</h2><p class=small>Run this in the folder that contains "
