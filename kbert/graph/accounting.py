@@ -213,9 +213,9 @@ class Account:
         for group in closed_form.GROUPS:
             layers = [row for row in self.rows if row.group == group]
             if layers:
-                sums = [_sum_counts(layers, count) for count in counts]
-                shares: list = [Fraction(*pair) for pair in zip(sums, wholes, strict=True)]
-                groups[group] = Totals(*sums, *shares)
+                sums: list = [_sum_counts(layers, count) for count in counts]
+                fractions: list = [Fraction(*pair) for pair in zip(sums, wholes, strict=True)]
+                groups[group] = Totals(*sums, *fractions)
         return groups
 
     @property

@@ -125,7 +125,7 @@ def format_table(
     natural = [_widest_line(column) for column in zip(header, *cells, strict=True)]
     full = sum(natural) + _GAP * (len(natural) - 1)
     if positions:
-        widths = _place_columns(positions, len(header), width or full)
+        widths = _fit_columns(positions, len(header), width or full)
         width = sum(widths) + _GAP * (len(widths) - 1)
     elif width is None or width >= full:
         widths = natural
@@ -147,7 +147,7 @@ def _widest_line(column: Sequence[str]) -> int:
     return max(len(line) for line in lines)
 
 
-def _place_columns(positions: Sequence[float], count: int, width: int) -> list[int]:
+def _fit_columns(positions: Sequence[float], count: int, width: int) -> list[int]:
     """Return the widths of columns that end at `positions`: shares of a width, or characters."""
     share = width if positions[-1] <= 1 else 1
     ends = [int(end * share) for end in positions]

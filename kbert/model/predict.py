@@ -48,10 +48,10 @@ def predict(
         )
     require_positive("batch_size", batch_size)
 
-    token_ids = _as_rows(token_ids, "token_ids")
+    token_ids = _as_sequences(token_ids, "token_ids")
     if segment_ids is None:
         segment_ids = np.zeros_like(token_ids)
-    segment_ids = _as_rows(segment_ids, "segment_ids")
+    segment_ids = _as_sequences(segment_ids, "segment_ids")
     _check_shapes(model, token_ids, segment_ids)
     check_ids(token_ids, layers[names.TOKEN_EMBEDDING].input_dim, "token_ids", "the vocabulary")
     if names.SEGMENT_EMBEDDING in layers:
@@ -75,7 +75,7 @@ def _prepare_mask_positions(mask_positions, expected, token_ids: np.ndarray) -> 
     shape = (len(token_ids), expected.shape[1] or token_ids.shape[1])
     if mask_positions is None:
         mask_positions = np.zeros(shape, "int32")
-    mask_positions = _as_rows(mask_positions, "mask_positions")
+    mask_positions = _as_sequences(mask_positions, "mask_positions")
     if mask_positions.shape != shape:
         raise ValueError(
             f"mask_positions ({expected.name}) must have the shape {shape}, got "
@@ -124,7 +124,7 @@ def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None
         )
 
 
-def _as_rows(values, name: str) -> np.ndarray:
+def _as_sequences(values, name: str) -> np.ndarray:
     """Return whole numbers as an array of at least two axes."""
     try:
         array = np.asarray(values)
