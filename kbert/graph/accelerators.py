@@ -69,22 +69,21 @@ class Devices:
 @cache
 def accelerators() -> dict[str, Accelerator]:
     """Return all accelerators by name."""
-    return {
-        name: Accelerator(
-            name,
-            kind,
-            int(gib) * 2**30,
-            float(tflops) * 1e12,
-            float(bandwidth) * 1e9,
-            float(clock) * 1e9 if clock else None,
-            bfloat16 == "yes",
-            tuple(slices.split()),
-            source,
+    result = {}
+    for row in read_package_table("kbert.graph", "accelerators.tsv"):
+        name, kind, gib, tflops, bandwidth, clock, bfloat16, slices, source = row
+        result[name] = Accelerator(
+            name=name,
+            kind=kind,
+            memory=int(gib) * 2**30,
+            peak_flops=float(tflops) * 1e12,
+            bandwidth=float(bandwidth) * 1e9,
+            clock=float(clock) * 1e9 if clock else None,
+            has_bfloat16=bfloat16 == "yes",
+            slices=tuple(slices.split()),
+            source=source,
         )
-        for name, kind, gib, tflops, bandwidth, clock, bfloat16, slices, source in (
-            read_package_table("kbert.graph", "accelerators.tsv")
-        )
-    }
+    return result
 
 
 def tpu(name: str) -> Devices:
@@ -94,7 +93,8 @@ def tpu(name: str) -> Devices:
     if shape not in chip.slices:
         near = hint(name, [f"{kind}:{known}" for known in chip.slices], "there are")
         raise ValueError(f"tpu must be a slice that there is, got {name!r}: {near}")
-    return Devices(name, chip, math.prod(map(int, shape.split("x"))))
+    chips = math.prod(int(side) for side in shape.split("x"))
+    return Devices(name, chip, chips)
 
 
 def gpu(name: str, own: bool = False) -> Devices:
@@ -104,15 +104,22 @@ def gpu(name: str, own: bool = False) -> Devices:
     ValueError names a close one.
     """
     kind, colon, count = name.partition(":")
-    names = {_plain(one.name): one for one in accelerators().values() if one.kind == "GPU"}
-    names |= {f"{plain}{one.memory // 2**30}gb": one for plain, one in names.items()}
-    chip = names.get(_plain(kind))
+    chip = _gpus_by_plain_names().get(_plain(kind))
     if chip is None and own:
         chip = Accelerator(kind, "GPU", 0, 0, None, None, True, (), "")
-    chip = chip or _find(kind, "GPU")
+    if chip is None:
+        chip = _find(kind, "GPU")
+
     if colon and not (count.isdecimal() and int(count)):
         raise ValueError(f"gpu must be a name and how many there are, H100:8, got {name!r}")
     return Devices(name, chip, int(count or 1))
+
+
+def _gpus_by_plain_names() -> dict[str, Accelerator]:
+    """Return the GPUs by the names that users give them, with and without their memory."""
+    gpus = {_plain(chip.name): chip for chip in accelerators().values() if chip.kind == "GPU"}
+    with_memory = {f"{name}{chip.memory // 2**30}gb": chip for name, chip in gpus.items()}
+    return gpus | with_memory
 
 
 def _plain(name: str) -> str:
@@ -120,12 +127,12 @@ def _plain(name: str) -> str:
 
 
 def _find(name: str, kind: str) -> Accelerator:
-    names = [one.name for one in accelerators().values() if one.kind == kind]
-    if name not in names:
-        way = "for any other GPU give --peak-flops and --memory, in Python peak_flops= and memory="
-        also = f" ({way})" if kind == "GPU" else ""
-        raise ValueError(
-            f"{kind.lower()} must be a {kind} that is known, got {name!r}: "
-            f"{hint(name, names, 'there are')}{also}"
-        )
-    return accelerators()[name]
+    names = [chip.name for chip in accelerators().values() if chip.kind == kind]
+    if name in names:
+        return accelerators()[name]
+    way = "for any other GPU give --peak-flops and --memory, in Python peak_flops= and memory="
+    also = f" ({way})" if kind == "GPU" else ""
+    raise ValueError(
+        f"{kind.lower()} must be a {kind} that is known, got {name!r}: "
+        f"{hint(name, names, 'there are')}{also}"
+    )

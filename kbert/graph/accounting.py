@@ -1,6 +1,7 @@
 """Closed-form accounting: parameters, FLOPs and bytes of a configuration, in whole numbers."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -174,15 +175,17 @@ class Account:
             lines = [(row.layer, row.params, row.flops, row.activation_bytes) for row in self.rows]
             total = ("Total", self.params, self.flops, self.activation_bytes)
             return to_latex(("Layer", *counts), lines, total)
+
         header = ("Group", "Parameters", "Share", "Forward FLOPs", "Share", "Activation bytes")
         return to_latex(header, self._group_lines(), ("Total", *self._total_line()[1:]))
 
     def _group_lines(self) -> list[tuple]:
         lines = []
-        for name, one in self.groups.items():
-            cells = (one.params, one.params_share, one.flops, one.flops_share, one.activation_bytes)
-            texts = (f"{float(n):.1%}" if isinstance(n, Fraction) else n for n in cells)
-            lines.append((name, *texts))
+        for name, totals in self.groups.items():
+            params_share = f"{float(totals.params_share):.1%}"
+            flops_share = f"{float(totals.flops_share):.1%}"
+            counts = (totals.params, params_share, totals.flops, flops_share)
+            lines.append((name, *counts, totals.activation_bytes))
         return lines
 
     def _total_line(self) -> tuple:
@@ -208,9 +211,11 @@ class Account:
         wholes = [getattr(self, count) for count in counts]
         groups = {}
         for group in closed_form.GROUPS:
-            if layers := [row for row in self.rows if row.group == group]:
-                sums = [sum(getattr(row, count) for row in layers) for count in counts]
-                groups[group] = Totals(*sums, *map(Fraction, sums, wholes))
+            layers = [row for row in self.rows if row.group == group]
+            if layers:
+                sums: list = [_sum_counts(layers, count) for count in counts]
+                fractions: list = [Fraction(*pair) for pair in zip(sums, wholes, strict=True)]
+                groups[group] = Totals(*sums, *fractions)
         return groups
 
     @property
@@ -243,20 +248,30 @@ class Account:
     @property
     def conventions(self) -> tuple[str, ...]:
         """Counting conventions and their sources."""
-        texts = {SELECTED: self.selected, PACKED: self.packed_texts, TRAINED_IN_PART: self.trained}
-        used = (text for text, is_used in texts.items() if is_used)
-        return (*list_conventions(self.head), *used)
+        texts = list(list_conventions(self.head))
+        if self.selected:
+            texts.append(SELECTED)
+        if self.packed_texts:
+            texts.append(PACKED)
+        if self.trained:
+            texts.append(TRAINED_IN_PART)
+        return tuple(texts)
 
     @property
     def _training_cost(self) -> tuple[int, int]:
         """FLOPs of a training step, and bytes of activations."""
         if self.trained is None:
             return 3 * self.flops, self.activation_bytes
+
         queries = tokens = self.batch_size * self.seq_len
         if self.selected:
             queries = (self.packed_texts or self.batch_size) * self.selected
         width = DTYPES[self.dtype][3]
         return training_cost(self.rows, self.trained, tokens, queries, width)
+
+
+def _sum_counts(layers: Iterable[LayerAccount], count: str) -> int:
+    return sum(getattr(row, count) for row in layers)
 
 
 def list_conventions(head: str) -> tuple[str, ...]:
@@ -328,6 +343,7 @@ def account(
     check_choice(dtype, DTYPES, "dtype")
     if packed_texts is not None:
         require_positive("packed_texts", packed_texts)
+
     letters = closed_form.config_letters(config)
     letters |= {"S": seq_len, "B": batch_size, "w": DTYPES[dtype][3]}
     optional = {"M": max_predictions, "R": spec.selected, "X": packed_texts}
@@ -335,28 +351,41 @@ def account(
     trained = None
     if freeze is not None or lora_rank is not None:
         trained = trained_parts(spec, freeze, lora_rank, lora_targets)
-    rows = tuple(
-        LayerAccount(
-            *(row.layer, row.type, row.output_shape, row.connected_to, layer.group),
-            *(row.params, layer.params, put_in_numbers(layer.params, letters)),
-            *(compute(layer.flops, letters), layer.flops),
-            *(compute(layer.kept, letters), layer.kept),
-        )
-        for layer, row in zip(closed_form.layers(spec), closed_form.rows(spec), strict=True)
-    )
+
     return Account(
-        config,
-        spec.head,
-        seq_len,
-        batch_size,
-        max_predictions,
-        dtype,
-        rows,
-        trained,
-        spec.selected,
-        packed_texts,
-        spec.num_labels,
+        config=config,
+        head=spec.head,
+        seq_len=seq_len,
+        batch_size=batch_size,
+        max_predictions=max_predictions,
+        dtype=dtype,
+        rows=_account_layers(spec, letters),
+        trained=trained,
+        selected=spec.selected,
+        packed_texts=packed_texts,
+        num_labels=spec.num_labels,
     )
+
+
+def _account_layers(spec: GraphSpec, letters: dict[str, int]) -> tuple[LayerAccount, ...]:
+    accounts = []
+    for layer, row in zip(closed_form.layers(spec), closed_form.rows(spec), strict=True):
+        layer_account = LayerAccount(
+            layer=row.layer,
+            type=row.type,
+            output_shape=row.output_shape,
+            connected_to=row.connected_to,
+            group=layer.group,
+            params=row.params,
+            formula=layer.params,
+            arithmetic=put_in_numbers(layer.params, letters),
+            flops=compute(layer.flops, letters),
+            flops_formula=layer.flops,
+            activation_bytes=compute(layer.kept, letters),
+            activation_formula=layer.kept,
+        )
+        accounts.append(layer_account)
+    return tuple(accounts)
 
 
 def default_predictions(seq_len: int) -> int:

@@ -33,11 +33,13 @@ class OptionError(TypeError, ValueError):
 @cache
 def table() -> dict[str, dict[str, str]]:
     """Return the meaning of each alias, by what it is an alias of."""
-    of_heads = {alias: name for name, head in HEADS.items() for alias in head.aliases}
-    meanings: dict[str, dict[str, str]] = {"head": of_heads, "task": {}}
-    for head in HEADS.values():
-        if head.task:
-            meanings["task"] |= {alias: head.task for alias in head.aliases if alias != head.task}
+    meanings: dict[str, dict[str, str]] = {"head": {}, "task": {}}
+    for name, head in HEADS.items():
+        for alias in head.aliases:
+            meanings["head"][alias] = name
+            if head.task and alias != head.task:
+                meanings["task"][alias] = head.task
+
     for noun, alias, meaning in read_package_table("kbert.graph", "aliases.tsv"):
         meanings.setdefault(noun, {})[alias] = meaning
     return meanings
@@ -55,8 +57,12 @@ def find_way(noun: str, name: Any) -> str | None:
 
 def no_option(command: str | None, name: str, has_config: bool) -> str | None:
     """Return what to do instead of an option that a command does not have, such as --layers."""
-    plain, hints = name.lstrip("-").replace("-", "_"), table()["no option"]
-    return hints.get(f"{command} {plain}") or (hints.get(plain) if has_config else None)
+    plain = name.lstrip("-").replace("-", "_")
+    hints = table()["no option"]
+    hint_of_command = hints.get(f"{command} {plain}")
+    if hint_of_command:
+        return hint_of_command
+    return hints.get(plain) if has_config else None
 
 
 def setting(name: str) -> str | None:
@@ -71,10 +77,14 @@ def option(command: str | None, name: str) -> str:
     """
     plain = name.lstrip("-").replace("-", "_")
     options = table()["option"]
-    if new := options.get(f"{command} {plain}") or options.get(plain):
+    new = options.get(f"{command} {plain}") or options.get(plain)
+    if new:
         return new
+
     no = "no_" if plain.startswith("no_") else ""
-    return "--" + (no + (setting(plain.removeprefix(no)) or plain[len(no) :])).replace("_", "-")
+    name_of_setting = plain.removeprefix(no)
+    new = no + (setting(name_of_setting) or name_of_setting)
+    return "--" + new.replace("_", "-")
 
 
 def rename_options(owner: str, options: dict, known: Collection[str]) -> dict:
@@ -99,11 +109,13 @@ def rename_options(owner: str, options: dict, known: Collection[str]) -> dict:
 
 def _find_option(owner: str, name: str, known: Collection[str]) -> str:
     """Return what to give instead of an option that a function does not have."""
-    new, no_option = setting(name) or name, table()["no option"].get(f"{owner} {name}")
+    new = setting(name) or name
     if new in known:
         return f"it is called {new}"
+
+    way = table()["no option"].get(f"{owner} {name}")
     everything = "there are" if len(known) <= _FEW_OPTIONS else ""
-    return no_option or hint(new, known, everything) or f"help(kbert.{owner}) lists them"
+    return way or hint(new, known, everything) or f"help(kbert.{owner}) lists them"
 
 
 def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:
@@ -132,8 +144,9 @@ def accept_old_names(**new_names: str) -> Callable[[Callable[P, R]], Callable[P,
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        function_name, reported = function.__qualname__.removesuffix(".__init__"), set()
+        function_name = function.__qualname__.removesuffix(".__init__")
         names = list(inspect.signature(function).parameters)
+        reported = set()
 
         @wraps(function)
         def call(*args: P.args, **options: P.kwargs) -> R:
@@ -168,14 +181,18 @@ def refuse_attribute(owner: str, name: str, known: Collection[str]) -> NoReturn:
         builder = HEADS[head].public_builder
         call = f"kbert.{builder}(config)" if builder else f'kbert.build_bert(config, head="{head}")'
         way = f'kbert.load(path, head="{head}") opens a checkpoint, {call} builds a new model'
-    way = way or ("" if name.startswith("_") else hint(name, known, ""))
+    if not way and not name.startswith("_"):
+        way = hint(name, known, "")
+
     what = "module 'kbert'" if owner == "kbert" else f"kbert.{owner}"
-    raise AttributeError(f"{what} has no attribute {name!r}" + (f": {way}" if way else ""))
+    message = f"{what} has no attribute {name!r}"
+    raise AttributeError(f"{message}: {way}" if way else message)
 
 
 def _plain(name: str) -> str:
     """Return a name in lower case with hyphens; of a class's name, what the class is for."""
-    if match := _CLASS.fullmatch(name):
+    match = _CLASS.fullmatch(name)
+    if match:
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", match[1])
     return name.lower().replace("_", "-").replace(" ", "-")
 

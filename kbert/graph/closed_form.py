@@ -63,16 +63,12 @@ def rows(spec: GraphSpec) -> tuple[Row, ...]:
     """Return the closed form of a built model's summary: one row per layer, in its order."""
     letters = config_letters(spec.config)
     sizes = letters | {"N": None, "S": spec.seq_len, "M": spec.max_predictions, "R": spec.selected}
-    return tuple(
-        Row(
-            layer.name,
-            layer.type,
-            put_in_numbers(layer.output_shape, sizes),
-            compute(layer.params, letters),
-            layer.connected_to,
-        )
-        for layer in layers(spec)
-    )
+    result = []
+    for layer in layers(spec):
+        shape = put_in_numbers(layer.output_shape, sizes)
+        params = compute(layer.params, letters)
+        result.append(Row(layer.name, layer.type, shape, params, layer.connected_to))
+    return tuple(result)
 
 
 def config_letters(config: BertConfig) -> dict[str, int]:
@@ -89,8 +85,10 @@ def config_letters(config: BertConfig) -> dict[str, int]:
 
 def sources(row) -> list[tuple[str, int]]:
     """Return the inputs of a row as (layer name, tensor index) pairs."""
+    if not row.connected_to:
+        return []
     pairs = []
-    for connection in row.connected_to.split(", ") if row.connected_to else []:
+    for connection in row.connected_to.split(", "):
         name, _, tensor = connection.rstrip("]").split("[")
         pairs.append((name, int(tensor)))
     return pairs
@@ -113,45 +111,55 @@ class Layer:
 
 def layers(spec: GraphSpec) -> list[Layer]:
     """Return the graph's layers in the order of the summary."""
-    blocks, texts = spec.config.num_hidden_layers, "X" if spec.packed else "B"
+    blocks = spec.config.num_hidden_layers
     segments = spec.config.type_vocab_size if spec.config.family.segments else None
+
     result = embedding_layers(segments, spec.packed)
     for n in range(1, blocks):
         result += encoder_block(n, names.encoder_output(n - 1))
-    hidden, last = names.encoder_output(blocks - 1), names.encoder_output(blocks)
     if spec.selected_positions:
-        result += _fill(
-            f"queries-{'packed' if spec.packed else HEADS[spec.head].reads}",
-            "selected-block",
-            n=blocks,
-            hidden=hidden,
-            residual=names.encoder(blocks, names.QUERIES),
-            firsts=f", {names.PACKED_FIRSTS}[0][0]" if spec.packed else "",
-            R="R",
-            positions="X" if spec.packed else "B·R",
-            texts=texts,
-        )
+        result += _selected_block(spec)
     else:
-        result += encoder_block(blocks, hidden)
-    mlm_input = "all"
-    if spec.max_predictions is not None:
-        mlm_input = "selected" if spec.selected_positions else "gathered"
+        result += encoder_block(blocks, names.encoder_output(blocks - 1))
+
+    last = names.encoder_output(blocks)
     if spec.packed and spec.reads_first and not spec.selected_positions:
         result += _fill("first-tokens", n=blocks)
         last = names.FIRST_TOKENS
+
+    mlm_input = "all"
+    if spec.max_predictions is not None:
+        mlm_input = "selected" if spec.selected_positions else "gathered"
+    texts = "X" if spec.packed else "B"
     return result + head_layers(spec.variant.graph, mlm_input, last, spec.num_labels, texts)
+
+
+def _selected_block(spec: GraphSpec) -> list[Layer]:
+    """Return the layers of the last block where it computes selected positions."""
+    block = spec.config.num_hidden_layers
+    hidden = names.encoder_output(block - 1)
+    queries = names.encoder(block, names.QUERIES)
+    braces = {"n": block, "hidden": hidden, "residual": queries, "R": "R"}
+    if spec.packed:
+        firsts = f", {names.PACKED_FIRSTS}[0][0]"
+        braces |= {"firsts": firsts, "positions": "X", "texts": "X"}
+        return _fill("queries-packed", "selected-block", **braces)
+    braces |= {"firsts": "", "positions": "B·R", "texts": "B"}
+    return _fill(f"queries-{HEADS[spec.head].reads}", "selected-block", **braces)
 
 
 def embedding_layers(segments: int | str | None, packed: bool = False) -> list[Layer]:
     """Return the embeddings' layers; `segments` is a number, its letter, or None without any."""
-    graphs = ["unsegmented" if segments is None else "embeddings"] + ["packed"] * packed
-    inputs = (names.PACKED_POSITIONS, names.PACKED_TEXTS) if packed else ()
-    return _fill(
-        *graphs,
-        segments=segments,
-        summed=names.TOKEN_EMBEDDING if segments is None else names.TOKEN_PLUS_SEGMENT,
-        packed="".join(f", {name}[0][0]" for name in inputs),
-    )
+    if segments is None:
+        graphs, summed = ["unsegmented"], names.TOKEN_EMBEDDING
+    else:
+        graphs, summed = ["embeddings"], names.TOKEN_PLUS_SEGMENT
+
+    inputs = ""
+    if packed:
+        graphs.append("packed")
+        inputs = f", {names.PACKED_POSITIONS}[0][0], {names.PACKED_TEXTS}[0][0]"
+    return _fill(*graphs, segments=segments, summed=summed, packed=inputs)
 
 
 def encoder_block(n: int | str, hidden: str) -> list[Layer]:
@@ -173,6 +181,7 @@ def head_layers(
     braces = {"hidden": hidden, "labels": labels, "first": first, "texts": texts}
     if mlm_input == "all":
         return _fill(graph_name, S="S", states=hidden, marks=names.MASKED, **braces)
+
     states = names.MLM_GATHER
     if mlm_input == "selected":
         states = hidden if graph_name == "mlm" else names.MLM_SLICE
@@ -181,8 +190,12 @@ def head_layers(
 
 
 def _fill(*graphs: str, **braces) -> list[Layer]:
-    templates = [row for row in _table() if not set(graphs).isdisjoint(row[0].split())]
-    return [Layer(*(text.format(**braces) for text in row)) for row in templates]
+    result = []
+    for row in _table():
+        if not set(graphs).isdisjoint(row[0].split()):
+            cells = [text.format(**braces) for text in row]
+            result.append(Layer(*cells))
+    return result
 
 
 @cache

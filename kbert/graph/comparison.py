@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from kbert.graph.accounting import Account
 from kbert.io.latex import to_latex
@@ -16,11 +17,11 @@ _SIZES = {
     "positions": "max_position_embeddings",
 }
 _COUNTS = {
-    "parameters": lambda account: account.params,
-    "forward FLOPs": lambda account: account.flops,
-    "training FLOPs per sequence": lambda account: account.training_flops_per_sequence,
-    "activation bytes": lambda account: account.activation_bytes,
-    "training memory, bytes": lambda account: account.memory.total,
+    "parameters": attrgetter("params"),
+    "forward FLOPs": attrgetter("flops"),
+    "training FLOPs per sequence": attrgetter("training_flops_per_sequence"),
+    "activation bytes": attrgetter("activation_bytes"),
+    "training memory, bytes": attrgetter("memory.total"),
 }
 
 
@@ -55,7 +56,8 @@ class AccountComparison:
         """Lines of the table: what is compared, and its value for each model, then the ratio."""
         lines: list[tuple] = []
         for name, field in _SIZES.items():
-            lines.append(self._line(name, [getattr(one.config, field) for one in self.accounts]))
+            sizes = [getattr(account.config, field) for account in self.accounts]
+            lines.append(self._line(name, sizes))
         for name, count in _COUNTS.items():
             lines.append(self._line(name, [count(account) for account in self.accounts]))
         return lines

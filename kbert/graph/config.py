@@ -111,15 +111,15 @@ class BertConfig:
                 f"num_hidden_layers must be at most {bounds.DEEPEST:,}, got "
                 f"{self.num_hidden_layers:,}"
             )
+
         size, heads = self.hidden_size, self.num_attention_heads
         if size % heads:
-            small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
-            fits = {*small, *(size // n for n in small)}
-            closest = sorted(sorted(fits, key=lambda n: (abs(n - heads), n))[:3])
+            closest = _closest_divisors(size, heads)
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, got {size} and {heads}: "
-                f"heads that divide it: {', '.join(map(str, closest))}"
+                f"heads that divide it: {', '.join(str(divisor) for divisor in closest)}"
             )
+
         for key, holds, expected in self._requirements():
             if not holds:
                 raise ValueError(f"{key} must {expected}, got {js.short_repr(getattr(self, key))}")
@@ -130,21 +130,27 @@ class BertConfig:
             rate = getattr(self, key)
             is_unset = rate is None and key in _HEADS_RATES
             yield key, is_unset or (_is_number(rate) and 0 <= rate < 1), "be a rate in [0, 1)"
+
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
             yield key, _is_number(value) and 0 < value < math.inf, "be a positive number"
-        name, family, pad = self.hidden_act, self.family, self.pad_token_id
+
+        name = self.hidden_act
         is_known = isinstance(name, str) and name in ACTIVATIONS
         yield "hidden_act", is_known, f"be one of {', '.join(ACTIVATIONS)}"
+
+        pad = self.pad_token_id
         is_token = isinstance(pad, int) and not isinstance(pad, bool) and 0 <= pad < self.vocab_size
         tokens = f"be a token of the vocabulary, 0 … {self.vocab_size - 1}"
         yield "pad_token_id", is_token, tokens
+
+        family = self.family
         unused = f"be above {self.first_position}, the rows that {family.title} leaves unused"
         yield "max_position_embeddings", self.positions >= 1, unused
         left_out = f"be left out of {family.title}, which drops nothing there"
         yield "qa_dropout", self.qa_dropout is None or family.drops_answers, left_out
-        one = f"be 1 of {family.title}, which has no segments"
-        yield "type_vocab_size", family.segments or self.type_vocab_size == 1, one
+        single = f"be 1 of {family.title}, which has no segments"
+        yield "type_vocab_size", family.segments or self.type_vocab_size == 1, single
 
     @property
     def family(self) -> Family:
@@ -170,11 +176,12 @@ class BertConfig:
     def replace(self, **changes: int | float | str | None) -> "BertConfig":
         """Return a copy with some values changed; raise a ValueError for an unknown key."""
         fields = [field.name for field in dataclasses.fields(self)]
-        if unknown := [key for key in changes if key not in fields]:
-            near = hint(unknown[0], fields, "the keys are")
-            raise ValueError(
-                f"the configuration has an unknown key {js.short_repr(unknown[0])}: {near}"
-            )
+        for key in changes:
+            if key not in fields:
+                near = hint(key, fields, "the keys are")
+                raise ValueError(
+                    f"the configuration has an unknown key {js.short_repr(key)}: {near}"
+                )
         return BertConfig(**self.to_dict() | changes)
 
     def to_dict(self) -> dict:
@@ -205,9 +212,14 @@ class BertConfig:
         """Return the values by key, in the format of transformers' `config.json`."""
         if self.model_type == "bert":
             return self.to_dict() | {"model_type": "bert", "architectures": ["BertModel"]}
+
         theirs = {ours: key for key, ours in self.family.renamed}
         unsaid = dict(self.family.fixed)
-        values = {theirs.get(k, k): v for k, v in self.to_dict().items() if k not in unsaid}
+        values = {
+            theirs.get(key, key): value
+            for key, value in self.to_dict().items()
+            if key not in unsaid
+        }
         for key in ("seq_classif_dropout", "qa_dropout"):  # of which transformers knows no None
             if key in values and values[key] is None:
                 values[key] = self.hidden_dropout_prob
@@ -226,22 +238,18 @@ class BertConfig:
             raise ValueError(f"{source} must be a JSON object, got {type(values).__name__}")
         family = FAMILIES[check_model_type(values.get("model_type", "bert"), source)]
         setting_keys.check_settings("config.json", values, source)
-        names = dict(family.renamed)
+
         fields = {field.name for field in dataclasses.fields(cls)}
-        known = {names.get(k, k): v for k, v in values.items() if names.get(k, k) in fields}
-        listed = {row.key for row in setting_keys.setting_keys("config.json")}
-        missing = fields - set(known)
-        for key in values:
-            near = difflib.get_close_matches(str(key), missing, n=1, cutoff=_MISSPELLED)
-            if near and key not in listed:
-                raise ValueError(
-                    f"{source} has an unknown key {js.short_repr(key)}: did you mean {near[0]}?"
-                )
-        if "vocab_size" not in known:
-            keys = ", ".join(list(values)[:_SHOWN_KEYS]) or "no keys"
-            raise ValueError(f"{source} must say vocab_size, got {keys}")
+        ours = dict(family.renamed)
+        known = {}
+        for key, value in values.items():
+            field = ours.get(key, key)
+            if field in fields:
+                known[field] = value
+        _check_keys(values, missing=fields - set(known), source=source)
         if known.get("pad_token_id", 0) is None:  # as transformers writes "no padding token"
             del known["pad_token_id"]
+
         defaults = {"pad_token_id": family.pad_token_id} | dict(family.fixed + family.unsaid)
         try:
             config = cls(**defaults | known)
@@ -279,6 +287,29 @@ class BertConfig:
         return text
 
 
+def _check_keys(values: dict, missing: set[str], source: str) -> None:
+    """Raise a ValueError for a misspelled key, one close to a missing one, or no vocab_size."""
+    listed = {row.key for row in setting_keys.setting_keys("config.json")}
+    for key in values:
+        near = difflib.get_close_matches(str(key), missing, n=1, cutoff=_MISSPELLED)
+        if near and key not in listed:
+            raise ValueError(
+                f"{source} has an unknown key {js.short_repr(key)}: did you mean {near[0]}?"
+            )
+
+    if "vocab_size" in missing:
+        keys = ", ".join(list(values)[:_SHOWN_KEYS]) or "no keys"
+        raise ValueError(f"{source} must say vocab_size, got {keys}")
+
+
+def _closest_divisors(size: int, number: int) -> list[int]:
+    """Return the three divisors of a size that are closest to a number."""
+    small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
+    divisors = {*small, *(size // n for n in small)}
+    by_distance = sorted(divisors, key=lambda n: (abs(n - number), n))
+    return sorted(by_distance[:3])
+
+
 def _check_implied_sizes(config: BertConfig, values: dict, source: str) -> None:
     """Raise a ValueError if a key of other models says another size than BERT's is."""
     implied = {
@@ -298,7 +329,10 @@ def _check_implied_sizes(config: BertConfig, values: dict, source: str) -> None:
 
 def find_config(folder: Path) -> Path | None:
     """Return the file of the configuration in a model's folder; None: there is none."""
-    return next((folder / name for name in _FILES if (folder / name).is_file()), None)
+    for name in _FILES:
+        if (folder / name).is_file():
+            return folder / name
+    return None
 
 
 def require_positive(name: str, value) -> int:

@@ -10,7 +10,17 @@ from kbert.graph import closed_form, names
 from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.heads import find_head
+from kbert.heads.head import Head
 from kbert.io import json_schema as js
+
+
+def _is_history(value) -> bool:
+    return js.LIST.fits(value) and [type(item) for item in value] == [str, int, int]
+
+
+def _is_batch_shape(value) -> bool:
+    return js.LIST.fits(value) and len(value) == 2 and _LENGTH.fits(value[1])
+
 
 _SHOWN = 3  # differences in one error
 _MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
@@ -23,19 +33,14 @@ _LAYER = js.fields(
     {"name": js.TEXT},
 )
 _LAYERS = js.fields({"config": js.fields({"layers": js.list_of(_LAYER)})})
-_HISTORY = js.Kind(
-    "a layer's name and two numbers",
-    lambda value: js.LIST.fits(value) and list(map(type, value)) == [str, int, int],
-)
+_HISTORY = js.Kind("a layer's name and two numbers", _is_history)
 _TENSOR = js.fields({"config": js.fields({"keras_history": _HISTORY})})
 _POLICY = js.fields({"config": js.fields({"name": js.TEXT})})
 _INITIALIZER = js.fields({"config": js.fields({"stddev": js.ANYTHING})})
 _LENGTH = js.or_null(js.whole(1))
-_SHAPE = js.Kind(
-    "a batch of a number of positions or of any",
-    lambda value: js.LIST.fits(value) and len(value) == 2 and _LENGTH.fits(value[1]),
-)
-_ATTENTION, _FEED_FORWARD = names.encoder(1, names.ATTENTION), names.encoder(1, names.FEED_FORWARD)
+_SHAPE = js.Kind("a batch of a number of positions or of any", _is_batch_shape)
+_ATTENTION = names.encoder(1, names.ATTENTION)
+_FEED_FORWARD = names.encoder(1, names.FEED_FORWARD)
 SETTINGS = {  # where a configuration's values are: the layer, and its setting
     "vocab_size": (names.TOKEN_EMBEDDING, "input_dim"),
     "hidden_size": (names.TOKEN_EMBEDDING, "output_dim"),
@@ -60,41 +65,54 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
     """
     layers = _read_layers(values, source)
     settings = {name: layer["config"] for name, layer in layers.items()}
-    length, predictions = (
-        js.check(
-            settings.get(name, {}).get("batch_shape", [None, None]), _SHAPE, f"{source}: {name}"
-        )[1]
-        for name in (names.TOKEN_IDS, names.MASKED_POSITIONS)
-    )
+    length = _read_length(names.TOKEN_IDS, settings, source)
+    predictions = _read_length(names.MASKED_POSITIONS, settings, source)
     head = find_head(layers, values["config"].get("name"))
-    own = head.layers if head.has_labels else ()
-    units = [settings[name].get("units") for name in own if name in settings]
-    policies = [
-        layer["config"].get("dtype")
-        for layer in layers.values()
-        if layer["class_name"] != "InputLayer"
-    ]
-    dtypes = {one["config"]["name"] if js.matches(one, _POLICY) else None for one in policies}
     try:
         spec = GraphSpec(
             config or read_config(settings),
             head.name,
             seq_len=length,
             max_predictions=predictions,
-            num_labels=units[-1] if units else 2,
+            num_labels=_read_num_labels(head, settings),
             selected_positions=any(name.endswith(f"-{names.QUERIES}") for name in layers),
             packed=names.PACKED_TEXTS in layers,
-            dtype=dtypes.pop() if len(dtypes) == 1 else None,  # the policy that all layers have
+            dtype=_read_dtype(layers),
         )
     except ValueError as error:
         raise ValueError(f"{source}: config.json: {error}") from None
-    if differences := _compare(layers, spec):
+
+    differences = _compare(layers, spec)
+    if differences:
         more = f" (and {len(differences) - _SHOWN} more)" if len(differences) > _SHOWN else ""
         raise ValueError(
             f"{source} must hold a graph that kbert builds with head {spec.head}, got another: "
             f"{'; '.join(differences[:_SHOWN])}{more}"
         )
     return spec
+
+
+def _read_length(name: str, settings: Mapping[str, Mapping], source: str) -> int | None:
+    """Return the number of positions of an input; None: any, or there is no such input."""
+    shape = settings.get(name, {}).get("batch_shape", [None, None])
+    return js.check(shape, _SHAPE, f"{source}: {name}")[1]
+
+
+def _read_num_labels(head: Head, settings: Mapping[str, Mapping]):
+    if not head.has_labels:
+        return 2
+    units = [settings[name].get("units") for name in head.layers if name in settings]
+    return units[-1] if units else 2
+
+
+def _read_dtype(layers: Mapping[str, dict]) -> str | None:
+    """Return the dtype policy that all layers have; None: they differ, or have no plain one."""
+    dtypes = set()
+    for layer in layers.values():
+        if layer["class_name"] != "InputLayer":
+            policy = layer["config"].get("dtype")
+            dtypes.add(policy["config"]["name"] if js.matches(policy, _POLICY) else None)
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def read_config(settings: Mapping[str, Mapping]) -> BertConfig:
@@ -107,18 +125,21 @@ def read_config(settings: Mapping[str, Mapping]) -> BertConfig:
         for key, (layer, name) in SETTINGS.items()
         if name in settings.get(layer, {})
     }
-    values["num_hidden_layers"] = (
-        sum(name.endswith(f"-{names.ATTENTION}") for name in settings) or 1
-    )
+    blocks = sum(name.endswith(f"-{names.ATTENTION}") for name in settings)
+    values["num_hidden_layers"] = blocks or 1
+
     positions = settings.get(names.POSITION_EMBEDDING, {})
     if names.SEGMENT_EMBEDDING not in settings and positions:
         values |= {"model_type": "distilbert", "type_vocab_size": 1}
     elif positions.get("first"):
         values["model_type"] = "roberta"
-    for name in filter(_has_classifier_rate, settings):
-        rate = settings[name].get("rate")
-        if rate not in (None, values.get("hidden_dropout_prob")):
-            values["classifier_dropout"] = rate
+
+    for name in settings:
+        if _has_classifier_rate(name):
+            rate = settings[name].get("rate")
+            if rate not in (None, values.get("hidden_dropout_prob")):
+                values["classifier_dropout"] = rate
+
     initializer = settings[names.TOKEN_EMBEDDING].get("embeddings_initializer", {})
     if js.matches(initializer, _INITIALIZER):
         values["initializer_range"] = initializer["config"]["stddev"]
@@ -131,24 +152,25 @@ def _read_layers(values: dict, source: str) -> dict[str, dict]:
     if not js.matches(values, _MODEL):
         raise ValueError(f"{source} must hold a graph that kbert builds, got a {kind}")
     layers = values["config"]["layers"]
-    own = [layer["config"] if js.OBJECT.fits(layer.get("config")) else {} for layer in layers]
-    by_name = {
-        str(layer.get("name", config.get("name"))): layer
-        for layer, config in zip(layers, own, strict=True)
-    }
-    if names.TOKEN_EMBEDDING in by_name:
-        js.check(values, _LAYERS, f"{source}: config.json")
-        return by_name
-    inner = [name for name, layer in by_name.items() if layer.get("class_name") == "BertModel"]
-    what = ", ".join(f"{name} ({layer.get('class_name')})" for name, layer in by_name.items())
-    raise ValueError(
-        f"{source} must hold a graph that kbert builds, got a {kind} "
-        + (
-            f"around one: save that one, model.get_layer({inner[0]!r}).save(…)"
-            if inner
-            else f"with the layers {what[:200]}{' …' if len(what) > 200 else ''}"
+    by_name = {}
+    for layer in layers:
+        config = layer["config"] if js.OBJECT.fits(layer.get("config")) else {}
+        by_name[str(layer.get("name", config.get("name")))] = layer
+    if names.TOKEN_EMBEDDING not in by_name:
+        raise ValueError(
+            f"{source} must hold a graph that kbert builds, got a {kind} {_describe(by_name)}"
         )
-    )
+    js.check(values, _LAYERS, f"{source}: config.json")
+    return by_name
+
+
+def _describe(layers: dict[str, dict]) -> str:
+    """Say which layers a model has that is no BERT, or which of them is one."""
+    for name, layer in layers.items():
+        if layer.get("class_name") == "BertModel":
+            return f"around one: save that one, model.get_layer({name!r}).save(…)"
+    text = ", ".join(f"{name} ({layer.get('class_name')})" for name, layer in layers.items())
+    return f"with the layers {text[:200]}{' …' if len(text) > 200 else ''}"
 
 
 def _compare(layers: dict[str, dict], spec: GraphSpec) -> list[str]:
@@ -159,7 +181,9 @@ def _compare(layers: dict[str, dict], spec: GraphSpec) -> list[str]:
         if name not in expected:
             differences.append(f"{name} ({layer['class_name']}) added")
             continue
-        row, connected = expected[name], _list_connections(layer)
+
+        row = expected[name]
+        connected = _list_connections(layer)
         if layer["class_name"] != row.type:
             differences.append(f"{name} is a {layer['class_name']}, not a {row.type}")
         elif connected != row.connected_to:
@@ -171,14 +195,17 @@ def _compare(layers: dict[str, dict], spec: GraphSpec) -> list[str]:
 
 def _list_connections(layer: dict) -> str:
     """Return the inputs as a summary writes them: name[node][tensor], joined by ", "."""
-    texts = []
-    for argument in (one for node in layer["inbound_nodes"] for one in node["args"]):
-        for tensor in argument if isinstance(argument, list) else [argument]:
-            if js.matches(tensor, _TENSOR):
-                texts.append("{}[{}][{}]".format(*tensor["config"]["keras_history"]))
-            else:
-                texts.append(f"{js.short_repr(tensor)}, which is no layer's output")
-    return ", ".join(texts)
+    tensors = []
+    for node in layer["inbound_nodes"]:
+        for argument in node["args"]:
+            tensors += argument if isinstance(argument, list) else [argument]
+    return ", ".join(_name_tensor(tensor) for tensor in tensors)
+
+
+def _name_tensor(tensor) -> str:
+    if not js.matches(tensor, _TENSOR):
+        return f"{js.short_repr(tensor)}, which is no layer's output"
+    return "{}[{}][{}]".format(*tensor["config"]["keras_history"])
 
 
 def _list_changed_settings(name: str, layer: dict, spec: GraphSpec) -> list[str]:
@@ -187,27 +214,22 @@ def _list_changed_settings(name: str, layer: dict, spec: GraphSpec) -> list[str]
         settings = settings | {"axis": [-1]}  # the same of (B, S, H): what Keras 3.16 saves
     if layer["class_name"] in ("PositionEmbedding", "Gather"):
         settings = {"first": 0} | settings  # which is left out
+
     dtype = settings.get("dtype")
     kind = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
     if kind != "DTypePolicy":
         return [f"{name} has the dtype policy {kind}, not a plain one"]
-    return [
-        f"{name} has {key} {_plain(settings[key])!r}, not {value!r}"
-        for key, value in _settings(name, layer["class_name"], spec).items()
-        if key in settings and _plain(settings[key]) != value
-    ]
+
+    changes = []
+    for key, value in _settings(name, layer["class_name"], spec).items():
+        if key in settings and _plain(settings[key]) != value:
+            changes.append(f"{name} has {key} {_plain(settings[key])!r}, not {value!r}")
+    return changes
 
 
 def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
     """Return the settings that decide a layer's output, apart from its weights."""
     config = spec.config
-    rate = spec.classifier_rate if _has_classifier_rate(name) else config.hidden_dropout_prob
-    rate = spec.answer_rate if name == names.SPAN_DROPOUT else rate
-    is_own = "first_token" in spec.variant.parts
-    activations = {
-        names.MLM_DENSE: ACTIVATIONS[config.family.mlm_activation or config.hidden_act],
-        names.POOLER: config.family.pooled_activation if is_own else "tanh",
-    }
     attention = {
         "num_heads": config.num_attention_heads,
         "key_dim": config.head_size,
@@ -218,23 +240,43 @@ def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
         "sliding_window": None,
         "attention_axes": [1],
     }
-    norm = {"epsilon": config.layer_norm_eps, "axis": [-1], "center": True, "scale": True}
+    norm = {
+        "epsilon": config.layer_norm_eps,
+        "axis": [-1],
+        "center": True,
+        "scale": True,
+        "rms_scaling": False,
+    }
+    selected = {"start": 1, "stop": None} if name == names.MLM_SLICE else {"start": 0, "stop": 1}
     settings: dict[str, dict] = {
         "TokenEmbedding": {"pad_token_id": config.pad_token_id, "mask_zero": False},
         "PositionEmbedding": {"first": config.first_position},
-        "Dropout": {"rate": rate, "noise_shape": None},
+        "Dropout": {"rate": _dropout_rate(name, spec), "noise_shape": None},
         "MultiHeadAttention": attention,
         "FeedForward": {"units": config.intermediate_size, "hidden_act": config.hidden_act},
-        "LayerNormalization": norm | {"rms_scaling": False},
-        "Dense": {
-            "activation": activations.get(name, "linear"),
-            "use_bias": True,
-        },
+        "LayerNormalization": norm,
+        "Dense": {"activation": _dense_activation(name, spec), "use_bias": True},
         "Gather": {"first": spec.selected_positions and spec.has_pooler},
-        "Slice": {"start": 1, "stop": None} if name == names.MLM_SLICE else {"start": 0, "stop": 1},
+        "Slice": selected,
         "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
     }
     return settings.get(kind, {})
+
+
+def _dropout_rate(name: str, spec: GraphSpec) -> float:
+    if name == names.SPAN_DROPOUT:
+        return spec.answer_rate
+    return spec.classifier_rate if _has_classifier_rate(name) else spec.config.hidden_dropout_prob
+
+
+def _dense_activation(name: str, spec: GraphSpec) -> str:
+    family = spec.config.family
+    if name == names.MLM_DENSE:
+        return ACTIVATIONS[family.mlm_activation or spec.config.hidden_act]
+    if name == names.POOLER:
+        is_of_classifier = "first_token" in spec.variant.parts
+        return family.pooled_activation if is_of_classifier else "tanh"
+    return "linear"
 
 
 def _has_classifier_rate(name: str) -> bool:

@@ -59,8 +59,10 @@ def encoder(block: int | str, part: str, step: str = "") -> str:
 
 def block_of(layer: str) -> int:
     """Return the encoder block of a layer, from 1; 0: it is in none."""
+    if not layer.startswith("Encoder-"):
+        return 0
     number = layer.removeprefix("Encoder-").partition("-")[0]
-    return int(number) if layer.startswith("Encoder-") and number.isdecimal() else 0
+    return int(number) if number.isdecimal() else 0
 
 
 def encoder_output(block: int) -> str:

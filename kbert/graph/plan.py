@@ -193,16 +193,11 @@ def plan(
     if ema is not None and not 0 < ema < 1:
         raise ValueError(f"ema must be a share above 0 and below 1, got {ema!r}")
     config = get_config(config)
-    shards = require_positive("accumulation_steps", accumulation_steps) * devices.chips
-    if require_positive("batch_size", batch_size) % shards:
-        raise ValueError(
-            f"batch_size must be a multiple of {shards}, {devices.chips} chips with "
-            f"{accumulation_steps} micro-batches each, got {batch_size}: "
-            f"give {-(-batch_size // shards) * shards}"
-        )
+    shards = _count_shards(devices, batch_size, accumulation_steps)
     if max_predictions is None:
         max_predictions = default_predictions(seq_len)
-    one = account(
+
+    costs = account(  # of one sequence
         config,
         seq_len,
         max_predictions=max_predictions,
@@ -211,31 +206,39 @@ def plan(
         lora_rank=lora_rank,
         lora_targets=lora_targets,
     )
-    blocks, training = _blocks_with_gradient(one), one.memory
-    activations = _activations(one, blocks, gradient_checkpointing, devices.accelerator)
+    training = costs.memory
+    blocks = _blocks_with_gradient(costs)
+    activations = _activations(costs, blocks, gradient_checkpointing, devices.accelerator)
+    gradients = training.gradients
+    if accumulation_steps > 1:
+        gradients *= 2
     needed = ChipMemory(
-        training.weights,
-        training.adam,
-        training.gradients * (1 + (accumulation_steps > 1)),
-        activations * (batch_size // shards),
-        int(devices.accelerator.memory * (1 - _RESERVED)),
-        training.gradients,
-        training.adam // 2 if ema is not None else 0,
+        weights=training.weights,
+        moments=training.adam,
+        gradients=gradients,
+        activations=activations * (batch_size // shards),
+        capacity=int(devices.accelerator.memory * (1 - _RESERVED)),
+        micro_gradients=training.gradients,
+        averages=training.adam // 2 if ema is not None else 0,
     )
-    encoder = one.groups["encoder"].flops * blocks // config.num_hidden_layers
+
+    recomputed_flops = 0
+    if gradient_checkpointing:
+        encoder_flops = costs.groups["encoder"].flops * blocks // config.num_hidden_layers
+        recomputed_flops = encoder_flops * batch_size
     has_peak = peak_flops is not None or precision != "float32"
     return Plan(
         config=config,
         devices=devices,
-        seq_len=one.seq_len,
+        seq_len=costs.seq_len,
         batch_size=batch_size,
         precision=precision,
         accumulation_steps=accumulation_steps,
         gradient_checkpointing=gradient_checkpointing,
         max_predictions=max_predictions,
         memory=needed,
-        flops=one.training_flops * batch_size,
-        recomputed_flops=encoder * batch_size if gradient_checkpointing else 0,
+        flops=costs.training_flops * batch_size,
+        recomputed_flops=recomputed_flops,
         utilization=utilization,
         largest_batch=needed.count_fitting(activations) * shards,
         steps=require_positive("steps", steps),
@@ -243,9 +246,21 @@ def plan(
         lora_rank=lora_rank,
         lora_targets=lora_targets,
         ema=ema,
-        trainable_params=one.trainable_params,
+        trainable_params=costs.trainable_params,
         peak_flops=devices.accelerator.peak_flops if has_peak else None,
     )
+
+
+def _count_shards(devices: Devices, batch_size: int, accumulation_steps: int) -> int:
+    """Return how many micro-batches all chips compute in a step; the batch must divide by it."""
+    shards = require_positive("accumulation_steps", accumulation_steps) * devices.chips
+    if require_positive("batch_size", batch_size) % shards:
+        raise ValueError(
+            f"batch_size must be a multiple of {shards}, {devices.chips} chips with "
+            f"{accumulation_steps} micro-batches each, got {batch_size}: "
+            f"give {-(-batch_size // shards) * shards}"
+        )
+    return shards
 
 
 def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memory) -> Devices:
@@ -256,16 +271,20 @@ def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memor
     if memory is not None:
         expected = "bytes of a chip, such as 24GiB"
         specs["memory"] = int(parse_amount("memory", memory, "b", 2**20, expected))
-    own = len(specs) == 2
-    gpu = "a GPU" if own and tpu is None and gpu is None else gpu
+
+    has_both = len(specs) == 2
+    if has_both and tpu is None and gpu is None:
+        gpu = "a GPU"
     if (tpu is None) == (gpu is None):
         raise ValueError(f"plan needs tpu or gpu, one of the two, got tpu={tpu!r}, gpu={gpu!r}")
-    devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu), own)
+    devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu), has_both)
+
     if specs:
-        own_names = " and ".join(name.replace("_flops", "") for name in specs)
-        source = f"{devices.accelerator.source}; {own_names} as given".removeprefix("; ")
+        spec_names = " and ".join(name.replace("_flops", "") for name in specs)
+        source = f"{devices.accelerator.source}; {spec_names} as given".removeprefix("; ")
         chip = replace(devices.accelerator, source=source, **specs)
         devices = replace(devices, accelerator=chip)
+
     check_choice(precision, PRECISIONS, "precision")
     if not devices.accelerator.computes(precision):
         name = devices.accelerator.name
@@ -273,24 +292,27 @@ def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memor
     return devices
 
 
-def _blocks_with_gradient(one: Account) -> int:
+def _blocks_with_gradient(costs: Account) -> int:
     """Return the number of encoder blocks with a gradient: all from the lowest trained one up."""
-    layers = one.config.num_hidden_layers
-    if one.trained is None:
+    layers = costs.config.num_hidden_layers
+    if costs.trained is None:
         return layers
-    adapted = {matrix.layer for matrix in one.trained.adapted}
+
+    adapted = {matrix.layer for matrix in costs.trained.adapted}
+    frozen = costs.trained.frozen
     lowest = next(
         row
-        for row in one.rows
-        if row.layer in adapted or (row.params and row.layer not in one.trained.frozen)
+        for row in costs.rows
+        if row.layer in adapted or (row.params and row.layer not in frozen)
     )
-    if block := names.block_of(lowest.layer):
+    block = names.block_of(lowest.layer)
+    if block:
         return layers + 1 - block
     return layers if lowest.group == "embeddings" else 0
 
 
 def _activations(
-    one: Account, blocks: int, gradient_checkpointing: bool, accelerator: Accelerator
+    costs: Account, blocks: int, gradient_checkpointing: bool, accelerator: Accelerator
 ) -> int:
     """Return the activation bytes of one sequence, if `blocks` blocks have a gradient.
 
@@ -301,15 +323,23 @@ def _activations(
     and torch's fused attention compute them again. For a B200, XLA keeps 1 + erf(x / √2) of GELU in
     float32 (compiled in mixed_bfloat16); for an H100 it computes that again.
     """
-    config, width = one.config, DTYPES[one.dtype][3]
-    probs = config.num_attention_heads * one.seq_len**2
-    tokens = one.seq_len * config.hidden_size
-    on_tpu = accelerator.kind == "TPU"
-    surplus = probs * (1 + width) if on_tpu else probs * (1 + 2 * width) + 2 * tokens
+    config = costs.config
+    width = DTYPES[costs.dtype][3]
+    probs = config.num_attention_heads * costs.seq_len**2
+    tokens = costs.seq_len * config.hidden_size
+
+    if accelerator.kind == "TPU":
+        surplus = probs * (1 + width)
+    else:
+        surplus = probs * (1 + 2 * width) + 2 * tokens
     if accelerator.name == "B200" and config.hidden_act == "gelu":
-        surplus -= 4 * one.seq_len * config.intermediate_size
-    total = one.memory.activations
+        surplus -= 4 * costs.seq_len * config.intermediate_size
+
+    total = costs.memory.activations
     if not gradient_checkpointing:
         return total - surplus * blocks
-    block = one.groups["encoder"].activation_bytes // config.num_hidden_layers
-    return total - blocks * block + blocks * tokens * width + (block - surplus if blocks else 0)
+    if not blocks:
+        return total
+    block = costs.groups["encoder"].activation_bytes // config.num_hidden_layers
+    inputs = blocks * tokens * width
+    return total - blocks * block + inputs + block - surplus

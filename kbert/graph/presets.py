@@ -1,6 +1,7 @@
 """Named configurations: the paper's and the released ones."""
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -43,12 +44,11 @@ PRESETS: dict[str, BertConfig] = {
     "mini": _config(4, 256),
     "small": _config(4, 512),
     "medium": _config(8, 512),
-} | {
-    f"L{layers}_H{hidden}": _config(layers, hidden)
-    for layers in (2, 4, 6, 8, 10, 12)
-    for hidden in (128, 256, 512, 768)
 }
-
+PRESETS |= {
+    f"L{layers}_H{hidden}": _config(layers, hidden)
+    for layers, hidden in itertools.product((2, 4, 6, 8, 10, 12), (128, 256, 512, 768))
+}
 
 # Google's names of the other releases (google-research/bert, README).
 _RELEASES = {
@@ -94,6 +94,7 @@ def get_config(config: "BertConfig | str | os.PathLike") -> BertConfig:
     released = _resolve_release(text)
     if released in PRESETS:
         return PRESETS[released]
+
     expected = "a preset's name or a configuration that ends in .json, such as config.json"
     if text and Path(text).exists():
         raise ValueError(f"{text} must be {expected}, got another file")

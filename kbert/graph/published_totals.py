@@ -39,21 +39,21 @@ def reconcile_totals(config: BertConfig) -> list[Step]:
 
 def _add_tokens(paper: BertConfig, released: BertConfig, name: str, first: str) -> list[Step]:
     """Return the steps from the paper's vocabulary to a released model without the heads."""
-    tokens, hidden = released.vocab_size - paper.vocab_size, paper.hidden_size
-    both, *heads, without = reversed(
-        _add_heads(
-            released,
-            f"{name}_uncased, encoder and pooler: transformers' BertModel",
-            f"{name}_uncased, both heads",
-        )
+    tokens = released.vocab_size - paper.vocab_size
+    hidden = paper.hidden_size
+    without, *heads, both = _add_heads(
+        released,
+        f"{name}_uncased, encoder and pooler: transformers' BertModel",
+        f"{name}_uncased, both heads",
     )
+    subtracted = [replace(step, sign="−") for step in heads]
     rounded = {"base": "110M", "large": "340M"}[name]
     return [
         Step("", f"{account(paper).params:,}", first),
         Step("+", f"{tokens * hidden:,}", f"embeddings of {tokens} more tokens: {tokens}·{hidden}"),
         Step("+", f"{tokens:,}", f"their biases in MLM-Sim: {tokens}"),
         both,
-        *(replace(step, sign="−") for step in reversed(heads)),
+        *subtracted,
         without,
         Step("", rounded, f"the paper's {name}: any of the three above, rounded"),
     ]
@@ -61,10 +61,14 @@ def _add_tokens(paper: BertConfig, released: BertConfig, name: str, first: str) 
 
 def _add_heads(config: BertConfig, without: str, both: str) -> list[Step]:
     """Return the total without the pretraining heads, each head, and the total with them."""
-    full, steps = account(config), []
-    heads = {name: one.params for name, one in full.groups.items() if name in ("MLM", "NSP")}
-    for head, params in heads.items():
-        formulas = (row.formula for row in full.rows if row.group == head and row.params)
-        steps.append(Step("+", f"{params:,}", f"{head}: {' + '.join(formulas)}"))
-    first = Step("", f"{full.params - sum(heads.values()):,}", without)
-    return [first, *steps, Step("", f"{full.params:,}", both)]
+    full = account(config)
+    params_of_heads = 0
+    added = []
+    for group, totals in full.groups.items():
+        if group in ("MLM", "NSP"):
+            formulas = [row.formula for row in full.rows if row.group == group and row.params]
+            added.append(Step("+", f"{totals.params:,}", f"{group}: {' + '.join(formulas)}"))
+            params_of_heads += totals.params
+
+    first = Step("", f"{full.params - params_of_heads:,}", without)
+    return [first, *added, Step("", f"{full.params:,}", both)]

@@ -60,13 +60,31 @@ def short_text(
     does not fit leaves out the types of the layers.
     """
     text = _write_text(layers, counts, with_types=True)
-    if width is not None and max(map(len, text.splitlines())) > width:
+    if width is not None and max(len(line) for line in text.splitlines()) > width:
         return _write_text(layers, counts, with_types=False)
     return text
 
 
 def _write_text(layers: Sequence[Row], counts: tuple[int, int] | None, with_types: bool) -> str:
     header = _HEADER if with_types else ("Layer", *_HEADER[1:])
+    lines, rules = _list_lines(layers, with_types)
+
+    widths = []
+    for column in zip(header, *lines, strict=True):
+        widths.append(max(len(cell) for cell in column))
+    width = sum(widths) + _GAP * (len(widths) - 1)
+    written = [_align(header, widths), "=" * width]
+    for number, line in enumerate(lines):
+        if number in rules[1:]:
+            written.append("_" * width)
+        written.append(_align(line, widths))
+    return "\n".join([*written, "=" * width, *_list_sums(layers, counts), ""])
+
+
+def _list_lines(
+    layers: Sequence[Row], with_types: bool
+) -> tuple[list[tuple[str, str, str]], list[int]]:
+    """Return the lines of the table, and the numbers of those with which a section begins."""
     lines: list[tuple[str, str, str]] = []
     rules = []
     for section in split_layers(layers):
@@ -74,22 +92,21 @@ def _write_text(layers: Sequence[Row], counts: tuple[int, int] | None, with_type
         if section.title:
             lines.append((section.title, "", f"{section.params:,}"))
         for row in section.layers:
-            first, *others = _split_shapes(row)
+            first, *further = _split_shapes(row)
             name = f"{row.layer} ({row.type})" if with_types else row.layer
             lines.append((name, first, f"{row.params:,}"))
-            lines += [("", shape, "") for shape in others]
+            lines += [("", shape, "") for shape in further]
+    return lines, rules
 
-    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
-    width = sum(widths) + _GAP * (len(widths) - 1)
-    written = [_align(header, widths), "=" * width]
-    for number, line in enumerate(lines):
-        if number in rules[1:]:
-            written.append("_" * width)
-        written.append(_align(line, widths))
-    total, trainable = counts or [sum(row.params for row in layers)] * 2
+
+def _list_sums(layers: Sequence[Row], counts: tuple[int, int] | None) -> list[str]:
+    """Return the closing lines; `counts` are as in `short_text`."""
+    if counts is None:
+        params = sum(row.params for row in layers)
+        counts = params, params
+    total, trainable = counts
     closing = {"Total": total, "Trainable": trainable, "Non-trainable": total - trainable}
-    sums = [f"{name} params: {count:,}" for name, count in closing.items()]
-    return "\n".join([*written, "=" * width, *sums, ""])
+    return [f"{name} params: {count:,}" for name, count in closing.items()]
 
 
 def latex_text(layers: Sequence[Row], *, collapse: bool = False, sum_name: str = "Total") -> str:
@@ -100,6 +117,7 @@ def latex_text(layers: Sequence[Row], *, collapse: bool = False, sum_name: str =
     if not collapse:
         lines += [(row.layer, row.type, row.output_shape, row.params) for row in layers]
         return to_latex(header, lines, last)
+
     rules = []
     for section in split_layers(layers):
         rules.append(len(lines))
@@ -130,7 +148,8 @@ def _shapes(layers: Sequence[Row]) -> list[tuple[str, str, str, int]]:
 
 def _split_shapes(row: Row) -> list[str]:
     """Return the output shapes of a layer, one each."""
-    return row.output_shape.removeprefix("[").removesuffix("]").replace("), (", ")\n(").split("\n")
+    shapes = row.output_shape.removeprefix("[").removesuffix("]")
+    return shapes.replace("), (", ")\n(").split("\n")
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -49,26 +49,10 @@ class GraphSpec:
     def __post_init__(self):
         self._set("head", aliases.resolve("head", self.head))
         check_choice(self.head, HEADS, "head")
-        positions, first = self.config.positions, self.config.first_position
         if self.seq_len is not None:
-            self._set("seq_len", require_positive("seq_len", self.seq_len))
-            if self.seq_len > positions:
-                limit = "max_position_embeddings" + (f" - {first}" if first else "")
-                raise ValueError(
-                    f"seq_len must be at most {limit} = {positions}, got {self.seq_len}"
-                )
+            self._set("seq_len", self._check_length(self.seq_len))
         if self.max_predictions is not None:
-            if not HEADS[self.head].predicts_tokens:
-                raise ValueError(
-                    f"max_predictions goes with head pretraining, got head {self.head!r}"
-                )
-            predictions = require_positive("max_predictions", self.max_predictions)
-            self._set("max_predictions", predictions)
-            most = self.seq_len or positions
-            if predictions > most:
-                raise ValueError(
-                    f"max_predictions must be at most seq_len = {most}, got {predictions}"
-                )
+            self._set("max_predictions", self._check_predictions(self.max_predictions))
         labels = require_positive("num_labels", self.num_labels)
         head = HEADS[self.head]
         self._set("num_labels", labels if head.has_labels else head.num_outputs)
@@ -156,19 +140,38 @@ class GraphSpec:
         of_encoder = (last, names.POOLER) if self.has_pooler else (last,)
         return self.variant.outputs or of_encoder
 
+    def _check_length(self, seq_len: int) -> int:
+        seq_len = require_positive("seq_len", seq_len)
+        positions, first = self.config.positions, self.config.first_position
+        if seq_len > positions:
+            limit = "max_position_embeddings" + (f" - {first}" if first else "")
+            raise ValueError(f"seq_len must be at most {limit} = {positions}, got {seq_len}")
+        return seq_len
+
+    def _check_predictions(self, predictions: int) -> int:
+        if not HEADS[self.head].predicts_tokens:
+            raise ValueError(f"max_predictions goes with head pretraining, got head {self.head!r}")
+        predictions = require_positive("max_predictions", predictions)
+        most = self.seq_len or self.config.positions
+        if predictions > most:
+            raise ValueError(f"max_predictions must be at most seq_len = {most}, got {predictions}")
+        return predictions
+
     def _check_variant(self) -> None:
         """Raise a ValueError for a variant that the head does not have."""
         for name in ("selected_positions", "packed"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+
         head = HEADS[self.head]
         if head.families and self.config.model_type not in head.families:
             raise ValueError(
                 f"head {head.name!r} must be for a model_type {' or '.join(head.families)}, got "
                 f"{self.config.model_type!r}"
             )
+
         if self.selected_positions and head.reads == "all":
-            few = " or ".join(name for name, one in HEADS.items() if one.reads != "all")
+            few = " or ".join(head.name for head in HEADS.values() if head.reads != "all")
             raise ValueError(
                 f"selected_positions must be for a head that reads few positions, {few}, got head "
                 f"{self.head!r}"
@@ -178,8 +181,9 @@ class GraphSpec:
                 "selected_positions needs max_predictions for pretraining, got None: without it "
                 "the MLM head reads every position"
             )
+
         if self.packed and not head.packs:
-            packs = " or ".join(name for name, one in HEADS.items() if one.packs)
+            packs = " or ".join(head.name for head in HEADS.values() if head.packs)
             raise ValueError(f"packed must be for the head {packs}, got head {self.head!r}")
 
     def _set(self, name: str, value) -> None:

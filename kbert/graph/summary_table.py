@@ -39,12 +39,19 @@ def summary_text(
     parameters, and how many of them are trainable; `mark` fills one more column, "Trainable".
     """
     shown = select(layers, layer_range)
-    cells = [mark(row) for row in shown] if mark else []
-    text = format_table(shown, width, positions, cells)
+    marks = []
+    if mark:
+        marks = [mark(row) for row in shown]
+    text = format_table(shown, width, positions, marks)
+
     if layer_range is not None:
         params = sum(row.params for row in shown)
         text += f"Shown: {len(shown)} of {len(layers)} rows, {params:,} params\n"
-    total, trainable = counts or [sum(row.params for row in layers)] * 2
+
+    if counts is None:
+        params = sum(row.params for row in layers)
+        counts = params, params
+    total, trainable = counts
     return text + (
         f"Total params: {total:,}\nTrainable params: {trainable:,}\n"
         f"Non-trainable params: {total - trainable:,}\n"
@@ -56,12 +63,14 @@ def trainable_columns(layers: Sequence[Row], trained: TrainedParts) -> dict:
 
     Adapters count as parameters of the model: all, and those that are trained.
     """
-    adapted = {one.layer for one in trained.adapted}
+    adapted = {matrix.layer for matrix in trained.adapted}
 
     def mark(row: Row) -> str:
         if row.layer in adapted:
             return "LoRA"
-        return "-" if not row.params else "N" if row.layer in trained.frozen else "Y"
+        if not row.params:
+            return "-"
+        return "N" if row.layer in trained.frozen else "Y"
 
     total = sum(row.params for row in layers)
     frozen = sum(row.params for row in layers if row.layer in trained.frozen)
@@ -75,6 +84,7 @@ def select(layers: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Ro
         return tuple(layers)
     if len(layer_range) != 2 or not all(isinstance(part, str) for part in layer_range):
         raise ValueError(f"layer_range must be two names or patterns, got {layer_range!r}")
+
     matches = []
     for pattern in layer_range:
         try:
@@ -87,6 +97,7 @@ def select(layers: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Ro
                 "see their names in the whole summary"
             )
         matches.append(indices)
+
     first, last = matches
     if min(first) > max(last):  # the wrong way round, as Keras takes it too
         first, last = last, first
@@ -104,38 +115,53 @@ def format_table(
     A line is as wide as `width`, None: as the longest cells need. Columns end at `positions`,
     shares of the width or characters. `trainable` are the marks of one more column.
     """
-    header = [*_HEADER, "Trainable"] if trainable else [*_HEADER]
-    cells = [
-        (
-            *(f"{row.layer} ({row.type})", row.output_shape, str(row.params)),
-            *(row.connected_to.replace(", ", "\n"), *trainable[number : number + 1]),
-        )
-        for number, row in enumerate(layers)
-    ]
-    natural = [
-        max(len(line) for cell in column for line in cell.split("\n"))
-        for column in zip(header, *cells, strict=True)
-    ]
+    header = [*_HEADER]
+    cells = [_list_cells(row) for row in layers]
+    if trainable:
+        header.append("Trainable")
+        for cells_of_row, mark in zip(cells, trainable, strict=True):
+            cells_of_row.append(mark)
+
+    natural = [_widest_line(column) for column in zip(header, *cells, strict=True)]
     full = sum(natural) + _GAP * (len(natural) - 1)
     if positions:
-        share = width or full if positions[-1] <= 1 else 1  # shares of the width, or characters
-        ends = [int(end * share) for end in positions]
-        if len(ends) < len(header):
-            ends.append(ends[-1] + len("Trainable") + _GAP)
-        widths = [end - start - _GAP for start, end in zip([-_GAP, *ends], ends, strict=False)]
-        if len(ends) != len(header) or min(widths) < 1:
-            raise ValueError(
-                f"positions must be {len(header)} rising ends of columns at least {_GAP + 1} "
-                f"characters apart, got {list(positions)!r}"
-            )
+        widths = _fit_columns(positions, len(header), width or full)
         width = sum(widths) + _GAP * (len(widths) - 1)
     elif width is None or width >= full:
         widths = natural
     else:
         return _stack(header, cells, natural, width)
-    return _draw_rules(
-        [_columns(header, widths)] + [_columns(row, widths) for row in cells], width or full
-    )
+
+    blocks = [_columns(row, widths) for row in (header, *cells)]
+    return _draw_rules(blocks, width or full)
+
+
+def _list_cells(row: Row) -> list[str]:
+    """Return a row's cells in the order of the header; each connection is a line."""
+    connections = row.connected_to.replace(", ", "\n")
+    return [f"{row.layer} ({row.type})", row.output_shape, str(row.params), connections]
+
+
+def _widest_line(column: Sequence[str]) -> int:
+    lines = "\n".join(column).split("\n")
+    return max(len(line) for line in lines)
+
+
+def _fit_columns(positions: Sequence[float], count: int, width: int) -> list[int]:
+    """Return the widths of columns that end at `positions`: shares of a width, or characters."""
+    share = width if positions[-1] <= 1 else 1
+    ends = [int(end * share) for end in positions]
+    if len(ends) < count:
+        ends.append(ends[-1] + len("Trainable") + _GAP)
+
+    starts = [-_GAP, *ends]
+    widths = [end - start - _GAP for start, end in zip(starts, ends, strict=False)]
+    if len(ends) != count or min(widths) < 1:
+        raise ValueError(
+            f"positions must be {count} rising ends of columns at least {_GAP + 1} "
+            f"characters apart, got {list(positions)!r}"
+        )
+    return widths
 
 
 def _stack(header, cells, natural, width: int) -> str:
@@ -147,14 +173,19 @@ def _stack(header, cells, natural, width: int) -> str:
             widths.insert(2, rest)
             break
 
-    def block(row) -> str:
-        name, *others = row
-        has_own_lines = len(others) > len(widths)
-        connections = _wrap(others.pop(2), width - 2 * _INDENT) if has_own_lines else []
-        below = "\n".join([_columns(others, widths, right=1), *connections])
-        return "\n".join([*_wrap(name, width), textwrap.indent(below.rstrip(), " " * _INDENT)])
+    blocks = [_stack_row(row, widths, width) for row in (header, *cells)]
+    return _draw_rules(blocks, width)
 
-    return _draw_rules([block(header)] + [block(row) for row in cells], width)
+
+def _stack_row(row: Sequence[str], widths: Sequence[int], width: int) -> str:
+    """Return a row's name and, below it, its columns; connections that do not fit follow."""
+    name, *columns = row
+    connections = []
+    if len(columns) > len(widths):
+        connections = _wrap(columns.pop(2), width - 2 * _INDENT)
+    below = "\n".join([_columns(columns, widths, right=1), *connections])
+    indented = textwrap.indent(below.rstrip(), " " * _INDENT)
+    return "\n".join([*_wrap(name, width), indented])
 
 
 def _columns(cells: Sequence[str], widths: Sequence[int], right: int = 2) -> str:
@@ -162,16 +193,18 @@ def _columns(cells: Sequence[str], widths: Sequence[int], right: int = 2) -> str
     columns = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []
     for pieces in itertools.zip_longest(*columns, fillvalue=""):
-        pairs = enumerate(zip(pieces, widths, strict=True))
-        padded = [p.rjust(n) if index == right else p.ljust(n) for index, (p, n) in pairs]
+        padded = []
+        for index, (piece, width) in enumerate(zip(pieces, widths, strict=True)):
+            padded.append(piece.rjust(width) if index == right else piece.ljust(width))
         lines.append((" " * _GAP).join(padded).rstrip())
     return "\n".join(lines)
 
 
 def _wrap(cell: str, width: int) -> list[str]:
-    return [
-        piece for line in cell.split("\n") for piece in textwrap.wrap(line, max(width, 1)) or [""]
-    ]
+    pieces = []
+    for line in cell.split("\n"):
+        pieces += textwrap.wrap(line, max(width, 1)) or [""]
+    return pieces
 
 
 def _draw_rules(blocks: Sequence[str], width: int) -> str:

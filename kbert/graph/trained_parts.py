@@ -3,6 +3,7 @@
 All of it is closed form: names of layers, numbers of parameters, factors of the learning rate.
 """
 
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -90,27 +91,37 @@ class TrainedParts:
     @property
     def adapter_params(self) -> int:
         """Number of parameters of all A and B: rank · (inputs + outputs) per matrix."""
-        return sum(self.rank * (one.inputs + one.outputs) for one in self.adapted)
+        return sum(self.rank * (matrix.inputs + matrix.outputs) for matrix in self.adapted)
 
 
 def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
     """Return the parts and the ranges of blocks that a text such as "embeddings,1-8" names."""
     groups, blocks = set(), []
     for word in _names(text):
-        match = re.fullmatch(r"([0-9]{1,8})(?:-([0-9]{1,8}))?", word)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if word in FREEZABLE:
             groups.add(word)
-        elif 1 <= first <= last:
-            blocks.append(range(first, last + 1))
-        else:
+            continue
+        numbers = _read_blocks(word)
+        if not numbers:
             raise ValueError(f"freeze must {FREEZE}, got {text!r}")
+        blocks.append(numbers)
     return frozenset(groups), tuple(blocks)
+
+
+def _read_blocks(word: str) -> range:
+    """Return the blocks that "3" or "1-8" names; an empty range for another word."""
+    match = re.fullmatch(r"([0-9]{1,8})(?:-([0-9]{1,8}))?", word)
+    if not match:
+        return range(0)
+    first = int(match[1])
+    last = int(match[2] or match[1])
+    return range(first, last + 1) if first else range(0)
 
 
 def read_lora_targets(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return names, in a list or between commas, in the order of `MATRICES`, each once."""
     targets = list(names) if isinstance(names, (list, tuple)) else _names(names)
+
     if not targets or any(name not in tuple(MATRICES) for name in targets):
         raise ValueError(f"lora_targets must {ON}, got {names!r}")
     return tuple(name for name in MATRICES if name in targets)
@@ -145,30 +156,52 @@ def trained_parts(
     frozen, blocks = _read_frozen(spec, freeze)
     owners = [layer for layer in graph_layers(spec) if layer.params]
     if lora_rank is None:
-        result = TrainedParts(spec, frozen)
-    else:
-        rank = require_positive("lora_rank", lora_rank)
-        unfrozen = {one.name for one in owners if part_of(one.group) == "head" or one.name in also}
-        base = frozenset(one.name for one in owners if one.name not in unfrozen - frozen)
-        free = [n for n in range(1, spec.config.num_hidden_layers + 1) if n not in blocks]
-        if not free:
+        if all(layer.name in frozen for layer in owners):
             raise ValueError(
-                f"freeze must leave lora_rank a block to adapt, got {freeze!r}: all blocks"
+                f"freeze must leave something to train, got {freeze!r}: the whole model"
             )
-        letters, chosen = config_letters(spec.config), read_lora_targets(lora_targets)
-        sizes = {name: (letters[m.inputs], letters[m.outputs]) for name, m in MATRICES.items()}
-        adapted = tuple(AdaptedMatrix(n, name, *sizes[name]) for n in free for name in chosen)
-        small = min(adapted, key=lambda one: min(one.inputs, one.outputs))
-        if rank > min(small.inputs, small.outputs):
-            raise ValueError(
-                f"lora_rank must be at most {min(small.inputs, small.outputs)}, the smaller side "
-                f"of {small.name}'s {small.inputs} × {small.outputs}, got {rank}"
-            )
-        alpha = float(rank) if lora_alpha is None else lora_alpha
-        result = TrainedParts(spec, base, adapted, rank, alpha)
-    if not result.adapted and all(layer.name in result.frozen for layer in owners):
-        raise ValueError(f"freeze must leave something to train, got {freeze!r}: the whole model")
-    return result
+        return TrainedParts(spec, frozen)
+
+    rank = require_positive("lora_rank", lora_rank)
+    free = [n for n in range(1, spec.config.num_hidden_layers + 1) if n not in blocks]
+    if not free:
+        raise ValueError(
+            f"freeze must leave lora_rank a block to adapt, got {freeze!r}: all blocks"
+        )
+    adapted = _list_matrices(spec, free, read_lora_targets(lora_targets))
+    _check_rank(rank, adapted)
+
+    owners_in_head = {layer.name for layer in owners if part_of(layer.group) == "head"}
+    unfrozen = (owners_in_head | set(also)) - frozen
+    base = frozenset(layer.name for layer in owners if layer.name not in unfrozen)
+    alpha = float(rank) if lora_alpha is None else lora_alpha
+    return TrainedParts(spec, base, adapted, rank, alpha)
+
+
+def _list_matrices(
+    spec: GraphSpec, blocks: Sequence[int], targets: Sequence[str]
+) -> tuple[AdaptedMatrix, ...]:
+    letters = config_letters(spec.config)
+    adapted = []
+    for block in blocks:
+        for name in targets:
+            matrix = MATRICES[name]
+            inputs, outputs = letters[matrix.inputs], letters[matrix.outputs]
+            adapted.append(AdaptedMatrix(block, name, inputs, outputs))
+    return tuple(adapted)
+
+
+def _check_rank(rank: int, adapted: Sequence[AdaptedMatrix]) -> None:
+    small = min(adapted, key=_smaller_side)
+    if rank > _smaller_side(small):
+        raise ValueError(
+            f"lora_rank must be at most {_smaller_side(small)}, the smaller side "
+            f"of {small.name}'s {small.inputs} × {small.outputs}, got {rank}"
+        )
+
+
+def _smaller_side(matrix: AdaptedMatrix) -> int:
+    return min(matrix.inputs, matrix.outputs)
 
 
 def learning_rate_factors(
@@ -200,25 +233,31 @@ def _read_frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], s
     """Return the layers that `freeze` names, and the encoder blocks among them."""
     if freeze is None:
         return frozenset(), set()
+
     groups, ranges = read_freeze(freeze)
-    layers, count = graph_layers(spec), spec.config.num_hidden_layers
-    if beyond := [one for one in ranges if one[-1] > count]:
-        raise ValueError(f"freeze must name blocks of 1 … {count}, got {beyond[0][-1]}")
+    layers = graph_layers(spec)
+    count = spec.config.num_hidden_layers
+    for numbers in ranges:
+        if numbers[-1] > count:
+            raise ValueError(f"freeze must name blocks of 1 … {count}, got {numbers[-1]}")
     if "pooler" in groups and not any(layer.group == "pooler" for layer in layers):
         raise ValueError(
             f"freeze must name parts that the graph has, got 'pooler', which the head {spec.head} "
             "has not"
         )
-    blocks = {number for one in ranges for number in one}
+
+    blocks = set(itertools.chain.from_iterable(ranges))
     if "encoder" in groups:
         blocks = set(range(1, count + 1))
-    frozen = frozenset(
-        layer.name
-        for layer in layers
-        if layer.params and (part_of(layer.group) in groups or names.block_of(layer.name) in blocks)
-    )
-    return frozen, blocks
+    frozen = set()
+    for layer in layers:
+        is_named = part_of(layer.group) in groups or names.block_of(layer.name) in blocks
+        if layer.params and is_named:
+            frozen.add(layer.name)
+    return frozenset(frozen), blocks
 
 
 def _names(text) -> list[str]:
-    return [word.strip() for word in text.split(",")] if isinstance(text, str) else [""]
+    if not isinstance(text, str):
+        return [""]
+    return [word.strip() for word in text.split(",")]

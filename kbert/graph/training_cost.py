@@ -23,60 +23,88 @@ def training_cost(
     computes `queries`; `width` is the bytes of a kept number.
     """
     config, rank = trained.spec.config, trained.rank
-    adapted: dict[str, list[AdaptedMatrix]] = {}
-    for one in trained.adapted:
-        adapted.setdefault(one.layer, []).append(one)
+    adapted = _group_by_layer(trained)
+    trains_table = names.TOKEN_EMBEDDING not in trained.frozen
+    square = 2 * config.hidden_size**2
+
     flops = stored = 0
     reached: dict[str, bool] = {}  # whether a gradient is taken of what a group has computed
     group_of: dict[str, str] = {}  # the layers so far
-    table = names.TOKEN_EMBEDDING not in trained.frozen
-    square = 2 * config.hidden_size**2
     for row in layers:
         group_of[row.layer] = row.group
-        # whether its input needs a gradient: another head's output may be it
-        before = reached.get("encoder", reached.get("embeddings", False))
-        if part_of(row.group) == "head":
-            before = reached.get(group_of.get(row.connected_to.partition("[")[0], ""), before)
-        before = reached.get(row.group, before)
-        own = row.params > 0 and row.layer not in trained.frozen
-        on = {one.name for one in adapted.get(row.layer, ())}
+        before = _needs_input_gradient(row, reached, group_of)
+        trains_weights = row.params > 0 and row.layer not in trained.frozen
+        matrices = adapted.get(row.layer, [])
+        adapters = {matrix.name for matrix in matrices}
+
         is_last = names.block_of(row.layer) == config.num_hidden_layers
         computed = queries if is_last else tokens
         squares = {"query": computed * square, "key": tokens * square, "value": tokens * square}
-        flops += row.flops + _backward(row, before, own, on, table, squares)
-        for one in adapted.get(row.layer, ()):
-            reaches = before or _trains_before(one.name, own, on)
-            products = (2 + reaches) * one.inputs + 3 * one.outputs
-            reads = tokens if one.name in ("key", "value") else computed
+        flops += row.flops
+        flops += _backward(row, before, trains_weights, adapters, trains_table, squares)
+
+        for matrix in matrices:
+            reaches = before or _trains_before(matrix.name, trains_weights, adapters)
+            products = (2 + reaches) * matrix.inputs + 3 * matrix.outputs
+            reads = tokens if matrix.name in ("key", "value") else computed
             flops += 2 * reads * rank * products
             stored += reads * rank * width
-        reached[row.group] = now = before or own or bool(on)
-        stored += row.activation_bytes if now else 0
+
+        reached[row.group] = before or trains_weights or bool(adapters)
+        if reached[row.group]:
+            stored += row.activation_bytes
     return flops, stored
 
 
+def _group_by_layer(trained: TrainedParts) -> dict[str, list[AdaptedMatrix]]:
+    """Return the matrices with an adapter by their layers."""
+    adapted: dict[str, list[AdaptedMatrix]] = {}
+    for matrix in trained.adapted:
+        adapted.setdefault(matrix.layer, []).append(matrix)
+    return adapted
+
+
+def _needs_input_gradient(row, reached: dict[str, bool], group_of: dict[str, str]) -> bool:
+    """Return whether a layer's input needs a gradient: another head's output may be it."""
+    before = reached.get("encoder", reached.get("embeddings", False))
+    if part_of(row.group) == "head":
+        source = row.connected_to.partition("[")[0]
+        before = reached.get(group_of.get(source, ""), before)
+    return reached.get(row.group, before)
+
+
 def _backward(
-    row, before: bool, own: bool, on: set[str], table: bool, squares: dict[str, int]
+    row,
+    before: bool,
+    trains_weights: bool,
+    adapters: set[str],
+    trains_table: bool,
+    squares: dict[str, int],
 ) -> int:
     """Return FLOPs of a layer's backward pass: a product's, for its input and for its weights.
 
-    `before`, `own` and `table` say whether gradients are taken of its input, its own weights and
-    the token table; `on` is which of its matrices have an adapter, and `squares` the FLOPs of
-    attention's products of its input with H × H matrices.
+    `before`, `trains_weights` and `trains_table` say whether gradients are taken of its input, its
+    own weights and the token table; `adapters` is which of its matrices have an adapter, and
+    `squares` the FLOPs of attention's products of its input with H × H matrices.
     """
     if row.type == "MultiHeadAttention":
-        inputs, output = sum(squares.values()), squares["query"]
-        within = before or _trains_before("attention_output", own, on)
+        inputs = sum(squares.values())
+        output = squares["query"]
+        within = before or _trains_before("attention_output", trains_weights, adapters)
         scores = 2 * (row.flops - inputs - output) * within
-        return inputs * (before + own) + scores + output * (within + own)
+        return inputs * (before + trains_weights) + scores + output * (within + trains_weights)
+
     if row.type == "FeedForward":
-        within = before or _trains_before("output", own, on)
-        return row.flops // 2 * (before + within + 2 * own)
-    return row.flops * (before + (table if row.type == "EmbeddingSimilarity" else own))
+        within = before or _trains_before("output", trains_weights, adapters)
+        return row.flops // 2 * (before + within + 2 * trains_weights)
+
+    if row.type == "EmbeddingSimilarity":
+        return row.flops * (before + trains_table)
+    return row.flops * (before + trains_weights)
 
 
-def _trains_before(matrix: str, own: bool, on: set[str]) -> bool:
+def _trains_before(matrix: str, trains_weights: bool, adapters: set[str]) -> bool:
     """Return whether something of its layer is trained before a matrix."""
     inner = {"attention_output": {"query", "key", "value"}, "output": {"intermediate"}}
     earlier = inner.get(matrix, set())
-    return bool(earlier) and (own or bool(on & earlier))
+    return bool(earlier) and (trains_weights or bool(adapters & earlier))

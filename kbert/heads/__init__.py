@@ -11,9 +11,21 @@ from collections.abc import Callable, Collection
 from kbert.heads.head import Head
 
 _FIRST = ("pretraining", "encoder", "classifier", "tokens", "qa")  # in lists; others follow
-_OTHERS = {module.name for module in pkgutil.iter_modules(__path__)} - {"head", *_FIRST}
-_MODULES = map(importlib.import_module, (f"{__name__}.{x}" for x in (*_FIRST, *sorted(_OTHERS))))
-HEADS: dict[str, Head] = {module.HEAD.name: module.HEAD for module in _MODULES}
+
+
+def _import_heads() -> dict[str, Head]:
+    """Import the heads of this folder, by name."""
+    files = {module.name for module in pkgutil.iter_modules(__path__)}
+    remaining = sorted(files - {"head", *_FIRST})
+
+    heads = {}
+    for file in (*_FIRST, *remaining):
+        head = importlib.import_module(f"{__name__}.{file}").HEAD
+        heads[head.name] = head
+    return heads
+
+
+HEADS = _import_heads()
 HEADS_WITH_LABELS = tuple(name for name, head in HEADS.items() if head.has_labels)
 
 
@@ -26,6 +38,12 @@ def load_function(path: str) -> Callable:
 def find_head(layers: Collection[str], model_name: str | None = None) -> Head:
     """Return the head of a graph with these layers, given by name, and with this model's name."""
     counts = {name: len(set(head.layers) & set(layers)) for name, head in HEADS.items()}
-    matching = [HEADS[name] for name, count in counts.items() if count == max(counts.values()) > 0]
-    named = (head for head in matching if head.model_name == model_name)
-    return next(named, matching[0] if matching else HEADS["encoder"])
+    most = max(counts.values())
+    if not most:
+        return HEADS["encoder"]
+
+    matching = [HEADS[name] for name, count in counts.items() if count == most]
+    for head in matching:
+        if head.model_name == model_name:
+            return head
+    return matching[0]

@@ -19,9 +19,12 @@ HEAD = Head(
     classes={"ForMultipleChoice": None},
     hint="train this one with kbert finetune --task choice",
     use=Use(
-        *("multiple-choice", "multiple choice", "choose"),
-        *("AutoModelForMultipleChoice", '"She opens the door.", ["She walks in.", "It rains."]'),
-        'inputs = tokenizer(["She opens the door."] * 2, ["She walks in.", "It rains."], '
+        tag="multiple-choice",
+        title="multiple choice",
+        function="choose",
+        auto_class="AutoModelForMultipleChoice",
+        inputs='"She opens the door.", ["She walks in.", "It rains."]',
+        peer='inputs = tokenizer(["She opens the door."] * 2, ["She walks in.", "It rains."], '
         'padding=True, return_tensors="pt")\n'
         "print(model(**{name: values[None] for name, values in inputs.items()}))",
     ),

@@ -6,24 +6,42 @@ from kbert.heads.head import Head, Use, Variant
 def _variant(family) -> Variant:
     if family.next_sentence:
         return Variant("classifier", ("pooler", "classifier"), ("Classifier",))
+
     graph = "dropped-classifier" if family.drops_first_token else "dense-classifier"
     return Variant(graph, ("first_token", "classifier"), ("Classifier",))
 
 
 def _use(title: str, function: str = "classify") -> Use:
-    auto_class = "AutoModelForSequenceClassification"
-    return Use("text-classification", title, function, auto_class, '"a fine film"')
+    return Use(
+        tag="text-classification",
+        title=title,
+        function=function,
+        auto_class="AutoModelForSequenceClassification",
+        inputs='"a fine film"',
+    )
 
 
 HEAD = Head(
     name="classifier",
     title="labels for a sequence",
     aliases=(
-        *("classify", "classification", "sequence-classification", "sequence-classifier"),
-        *("text-classification", "text-classifier", "sentiment-analysis"),
-        *("regression", "regress", "regressor"),
-        *("multilabel", "multi-label", "multi-label-classification"),
-        *("sts", "sts-b", "natural-language-inference", "nli"),
+        "classify",
+        "classification",
+        "sequence-classification",
+        "sequence-classifier",
+        "text-classification",
+        "text-classifier",
+        "sentiment-analysis",
+        "regression",
+        "regress",
+        "regressor",
+        "multilabel",
+        "multi-label",
+        "multi-label-classification",
+        "sts",
+        "sts-b",
+        "natural-language-inference",
+        "nli",
     ),
     variant=_variant,
     build_outputs="kbert.model.heads:apply_classifier",

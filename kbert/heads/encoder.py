@@ -2,16 +2,28 @@
 
 from kbert.heads.head import Head, Use, Variant
 
+
+def _variant(family) -> Variant:
+    if family.pooler:
+        return Variant("encoder", ("pooler",))
+    return Variant("bare", ())
+
+
 HEAD = Head(
     name="encoder",
     title="sequence output and pooled output",
     aliases=(
-        *("model", "base-model", "backbone", "feature-extraction", "sentence-similarity"),
-        *("embed", "embedding", "embeddings", "sentence-transformer"),
+        "model",
+        "base-model",
+        "backbone",
+        "feature-extraction",
+        "sentence-similarity",
+        "embed",
+        "embedding",
+        "embeddings",
+        "sentence-transformer",
     ),
-    variant=lambda family: (
-        Variant("encoder", ("pooler",)) if family.pooler else Variant("bare", ())
-    ),
+    variant=_variant,
     build_outputs="kbert.model.heads:apply_encoder",
     model_name="bert_encoder",
     public_builder="build_encoder",
@@ -20,5 +32,11 @@ HEAD = Head(
     keras_hub=("BertBackbone", "BertTextEmbedder"),
     hint="choose another pooling",
     text_answers="kbert.checkpoints.exports.text_answers:answer_embedding",
-    use=Use("feature-extraction", "text embeddings", "embed", "AutoModel", '"a fine film"'),
+    use=Use(
+        tag="feature-extraction",
+        title="text embeddings",
+        function="embed",
+        auto_class="AutoModel",
+        inputs='"a fine film"',
+    ),
 )

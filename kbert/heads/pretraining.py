@@ -13,8 +13,13 @@ HEAD = Head(
     name="pretraining",
     title="masked language model and next sentence",
     aliases=(
-        *("pre-training", "mlm", "masked-lm", "lm-head", "fill-mask"),
-        *("nsp", "next-sentence-prediction"),
+        "pre-training",
+        "mlm",
+        "masked-lm",
+        "lm-head",
+        "fill-mask",
+        "nsp",
+        "next-sentence-prediction",
     ),
     variant=_variant,
     build_outputs="kbert.model.heads:apply_pretraining",
@@ -31,7 +36,10 @@ HEAD = Head(
     hint="train this one with kbert pretrain --init (in Python init=)",
     text_answers="kbert.checkpoints.exports.text_answers:answer_tokens",
     use=Use(
-        *("fill-mask", "masked language modelling", "fill_mask"),
-        *("AutoModelForMaskedLM", '"a fine {mask}"'),
+        tag="fill-mask",
+        title="masked language modelling",
+        function="fill_mask",
+        auto_class="AutoModelForMaskedLM",
+        inputs='"a fine {mask}"',
     ),
 )

@@ -37,11 +37,14 @@ def atomic_file(path: str | os.PathLike, *, through_link: bool = True) -> Iterat
     names `path`.
     """
     path = Path(path)
-    target = Path(os.path.realpath(path if through_link else path.parent))
-    target = target if through_link else target / path.name
+    if through_link:
+        target = Path(os.path.realpath(path))
+    else:
+        target = Path(os.path.realpath(path.parent)) / path.name
     _refuse_folder(path)
     if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
         raise OSError(f"{path}: a device or a pipe, not a regular file")
+
     try:
         _clear(target.parent, target.name)
         part = target.parent / f".{target.name}{owner()}part"
@@ -78,6 +81,7 @@ def check_new_file(
     _refuse_folder(path)
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"{path.parent}: cannot write in this folder")
+
     if overwrite is None:
         file_kinds.check_kind(path)
     elif not overwrite:

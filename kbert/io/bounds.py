@@ -38,13 +38,19 @@ def refuse_url(path: str | os.PathLike, *, to_write: bool = False) -> None:
     match = _URL.fullmatch(text) if isinstance(text, str) else None
     if match is None or os.path.exists(text):
         return
+
     scheme, rest = match.groups()
-    what, way = "opens local paths only", "copy what it names here first"
+    is_on_hub = scheme == "hf"
     if to_write:
-        what, way = "writes to local paths here", "write to one, and copy that"
-        way = f"write a folder, then kbert push FOLDER {rest}" if scheme == "hf" else way
-    elif scheme == "hf":
-        way = f"download it first, {_way_to_download(rest)}, and give the folder"
+        what = "writes to local paths here"
+        way = "write to one, and copy that"
+        if is_on_hub:
+            way = f"write a folder, then kbert push FOLDER {rest}"
+    else:
+        what = "opens local paths only"
+        way = "copy what it names here first"
+        if is_on_hub:
+            way = f"download it first, {_way_to_download(rest)}, and give the folder"
     raise ValueError(f"{scheme}://{rest} is an address, and kbert {what}: {way}")
 
 
@@ -54,9 +60,16 @@ def _way_to_download(rest: str) -> str:
     owner, _, rest = rest.removeprefix("datasets/").partition("/")
     name, _, file = rest.partition("/")
     name, _, revision = name.partition("@")
-    arguments = [f"hf download {owner}/{name}", file, revision and f"--revision {revision}"]
-    arguments += ["--repo-type dataset" if is_data else "", "--local-dir FOLDER"]
-    command = " ".join(filter(None, arguments))
+
+    arguments = [f"hf download {owner}/{name}"]
+    if file:
+        arguments.append(file)
+    if revision:
+        arguments.append(f"--revision {revision}")
+    if is_data:
+        arguments.append("--repo-type dataset")
+    arguments.append("--local-dir FOLDER")
+    command = " ".join(arguments)
     return command if is_data else f"{command} (a data set also needs --repo-type dataset)"
 
 
@@ -71,8 +84,9 @@ def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
     is_pipe = pipes and os.fspath(file).startswith(_SHELL_PIPES)
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_pipe:
         return
-    kinds = {stat.S_ISFIFO: "a FIFO", stat.S_ISCHR: "a device", stat.S_ISSOCK: "a socket"}
-    kind = next((name for is_one, name in kinds.items() if is_one(mode)), "no such file")
+
+    kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFSOCK: "a socket"}
+    kind = kinds.get(stat.S_IFMT(mode), "no such file")
     raise OSError(f"{file}: expected a regular file, got {kind}: write its content to a file first")
 
 
@@ -129,11 +143,15 @@ def rename_in_errors(folder: Path, name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        texts = [getattr(error, one, None) for one in ("errno", "strerror", "filename")]
-        texts = texts if getattr(error, "errno", None) else list(error.args)
+        texts = list(error.args)
+        if isinstance(error, OSError) and error.errno:
+            texts = [error.errno, error.strerror, error.filename]
         if not any(str(folder) in str(text) for text in texts):
             raise
-        named = [t.replace(str(folder), name) if isinstance(t, str) else t for t in texts]
+
+        named = []
+        for text in texts:
+            named.append(text.replace(str(folder), name) if isinstance(text, str) else text)
         if isinstance(error, OSError):
             raise type(error)(*named) from None
         error.args = tuple(named)

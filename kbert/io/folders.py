@@ -57,9 +57,11 @@ def atomic_folder(path: str | os.PathLike, *, superseded: Sequence[str] = ()) ->
     path in it matches one of the patterns `superseded`, such as "variables/*". An OSError names
     `path`.
     """
-    path, target = Path(path), Path(os.path.realpath(path))  # a link stays one
+    path = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays one
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{path}: a file, not a folder")
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
@@ -69,13 +71,19 @@ def atomic_folder(path: str | os.PathLike, *, superseded: Sequence[str] = ()) ->
             part_folder = part_folder_of(target)
         with part_folder as part:
             yield part
-            mask = os.umask(0)
-            os.umask(mask)
-            for entry in (part, *part.rglob("*")):  # mkdtemp's and safetensors' are their owner's
-                os.chmod(entry, (0o777 if entry.is_dir() else 0o666) & ~mask)
+            _open_to_all(part)
             _replace_files(part, target, superseded)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def _open_to_all(folder: Path) -> None:
+    """Give a folder and its entries the usual rights: mkdtemp's and safetensors' are narrower."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for entry in (folder, *folder.rglob("*")):
+        rights = 0o777 if entry.is_dir() else 0o666
+        os.chmod(entry, rights & ~mask)
 
 
 def finish(path: str | os.PathLike) -> None:
@@ -85,9 +93,11 @@ def finish(path: str | os.PathLike) -> None:
     """
     path = Path(path)
     try:
-        while (save := find_interrupted(path)) is not None:
+        save = find_interrupted(path)
+        while save is not None:
             with _one_at_a_time, contextlib.suppress(FileNotFoundError):  # another was faster
                 _claim_and_move(save.path, save)
+            save = find_interrupted(path)
         for new in path.glob(f"{PREFIX}.*.new"):
             with contextlib.suppress(OSError):  # it is not empty, or a link
                 os.rmdir(new)
@@ -115,8 +125,9 @@ def _replace_files(part: Path, target: Path, superseded: Sequence[str]) -> None:
 def _check_movable(part: Path, target: Path) -> None:
     """Raise an OSError for a file that cannot be moved, before anything is moved."""
     files, folders = list_entries(part)
-    if (name := find_link(target, files, folders)) is not None:
-        raise NotADirectoryError(errno.ENOTDIR, f"{name} in it is no folder", str(target))
+    link = find_link(target, files, folders)
+    if link is not None:
+        raise NotADirectoryError(errno.ENOTDIR, f"{link} in it is no folder", str(target))
     for name in files:
         old = target / name
         if old.exists() and not old.is_file():
@@ -135,9 +146,10 @@ def _check_removable(target: Path, superseded: Sequence[str]) -> None:
 
 def _claim_and_move(source: Path, save: InterruptedSave) -> None:
     """Give a complete save the name of this process's, and move its files into the folder."""
-    new, folder = save.folder / f"{PREFIX}{owner()}new", save.folder
+    folder = save.folder
+    new = folder / f"{PREFIX}{owner()}new"
     os.rename(source, new)
-    waiting = {*list_entries(new)[0]}
+    waiting = set(list_entries(new)[0])
 
     # what is moved already has another stamp than the old file, and stays
     for name in _describing_first(save.replaced):

@@ -116,8 +116,7 @@ def find_link(folder: Path, files: Collection[str], folders: Collection[str]) ->
 
     Who writes through a link writes somewhere else.
     """
-    above = {parent.as_posix() for name in files for parent in PurePath(name).parents} - {"."}
-    for name in sorted({*above, *folders}):
+    for name in sorted({*_list_parents(files), *folders}):
         path = folder / name
         if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
             return name
@@ -126,7 +125,18 @@ def find_link(folder: Path, files: Collection[str], folders: Collection[str]) ->
 
 def find_matching(names: Collection[str], patterns: Sequence[str]) -> set[str]:
     """Return the names that match one of some patterns, in which * also stands for a "/"."""
-    return {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
+    matching: set[str] = set()
+    for pattern in patterns:
+        matching.update(fnmatch.filter(names, pattern))
+    return matching
+
+
+def _list_parents(files: Collection[str]) -> set[str]:
+    """Return the folders above some files by their paths, but for the one that all are in."""
+    parents: set[str] = set()
+    for name in files:
+        parents.update(parent.as_posix() for parent in PurePath(name).parents)
+    return parents - {"."}
 
 
 def write_record(part: Path, folder: Path, superseded: Sequence[str]) -> InterruptedSave:
@@ -139,12 +149,14 @@ def write_record(part: Path, folder: Path, superseded: Sequence[str]) -> Interru
     there, _ = list_entries(folder)
     leaving = find_matching(there, superseded)
     replaced = [name for name in there if name in leaving.union(files)]
-    above = {parent.as_posix() for name in leaving for parent in PurePath(name).parents} - {"."}
+
+    new_stamps = {name: stamp(part / name) for name in files}
+    old_stamps = {name: stamp(folder / name) for name in replaced}
     record: dict = {
-        "files": {name: stamp(part / name) for name in files},
+        "files": new_stamps,
         "folders": folders,
-        "replaced": {name: stamp(folder / name) for name in replaced},
-        "replaced_folders": sorted(above),
+        "replaced": old_stamps,
+        "replaced_folders": sorted(_list_parents(leaving)),
     }
     (part / RECORD).write_text(json.dumps(record), encoding="utf-8")
     return InterruptedSave(part, folder, **record)
@@ -156,7 +168,10 @@ def find_interrupted(folder: Path) -> InterruptedSave | None:
     Raise a ValueError for one that is not certain to be kbert's, or that the folder no longer fits.
     """
     until = time.monotonic() + _WRITER_TIMEOUT_S
-    while unfinished := _list_unfinished(folder):
+    while True:
+        unfinished = _list_unfinished(folder)
+        if not unfinished:
+            return None
         if time.monotonic() < until and any(_is_moving(new) for new in unfinished):
             time.sleep(0.01)
             continue
@@ -164,7 +179,6 @@ def find_interrupted(folder: Path) -> InterruptedSave | None:
             raise _refusal(unfinished[0], "and there is another one")
         with contextlib.suppress(FileNotFoundError):  # its writer was faster
             return _read(unfinished[0], folder)
-    return None
 
 
 @contextlib.contextmanager
@@ -213,7 +227,8 @@ def _warn(folder: Path, name: str) -> None:
     _logger.warning(
         "%s: a save was interrupted when all its files were written; they are read from %s. The "
         "next save to this folder moves them to their places",
-        *(folder, name),
+        folder,
+        name,
     )
 
 
@@ -225,8 +240,10 @@ def _find_save_of(path: Path) -> tuple[Path, InterruptedSave | None]:
     """
     folder = path.absolute()
     folder = folder if folder.is_dir() else folder.parent
-    if (save := find_interrupted(folder)) is not None:
+    save = find_interrupted(folder)
+    if save is not None:
         return folder, save
+
     with contextlib.suppress(ValueError):  # somebody's, and not of this folder
         save = find_interrupted(folder.parent)
         if save is not None and any(name.startswith(f"{folder.name}/") for name in save.files):
@@ -286,21 +303,34 @@ def _read(path: Path, folder: Path) -> InterruptedSave:
 def _find_problem(save: InterruptedSave) -> str | None:
     """Return why the files of a save cannot be taken for those of its folder; None: they can."""
     paths = {*save.files, *save.folders, *save.replaced, *save.replaced_folders}
-    if outside := sorted(path for path in paths if not _is_inside(path)):
+    outside = sorted(path for path in paths if not _is_inside(path))
+    if outside:
         return f"its record names {outside[0]!r}"
     for parent in (save.folder, save.path):
-        if link := find_link(parent, paths, save.folders):
+        link = find_link(parent, paths, save.folders)
+        if link:
             return f"{link} is no folder"
 
     waiting, folders = list_entries(save.path)
-    if others := sorted({*waiting, *folders} - {*save.files, *save.folders}):
-        return f"{others[0]} in it is none of its files"
-    for name in waiting:
-        if (save.path / name).is_symlink() or not (save.path / name).is_file():
-            return f"{name} in it is no regular file"
-        if stamp(save.path / name) != save.files[name]:
-            return f"{name} in it was changed"
+    return _find_wrong_new(save, waiting, folders) or _find_wrong_old(save, waiting)
 
+
+def _find_wrong_new(save: InterruptedSave, waiting: list[str], folders: list[str]) -> str | None:
+    """Return what is wrong with the files that are not moved yet."""
+    unknown = sorted({*waiting, *folders} - {*save.files, *save.folders})
+    if unknown:
+        return f"{unknown[0]} in it is none of its files"
+    for name in waiting:
+        path = save.path / name
+        if path.is_symlink() or not path.is_file():
+            return f"{name} in it is no regular file"
+        if stamp(path) != save.files[name]:
+            return f"{name} in it was changed"
+    return None
+
+
+def _find_wrong_old(save: InterruptedSave, waiting: list[str]) -> str | None:
+    """Return what is wrong with the files of the folder, moved or to be replaced."""
     for name in sorted({*save.files, *save.replaced}):
         is_moved = name in save.files and name not in waiting
         expected = [save.files[name]] if is_moved else [None, save.replaced.get(name)]

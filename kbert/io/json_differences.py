@@ -19,8 +19,8 @@ def iterate_differences(
             inner = f"{name}.{key}" if name else key
             yield from iterate_differences(old.get(key), new.get(key), inner, label)
     elif _are_objects(old) and _are_objects(new) and len(old) == len(new):
-        for number, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from iterate_differences(one, other, f"{name}[{label(number, other)}]", label)
+        for number, (before, now) in enumerate(zip(old, new, strict=True)):
+            yield from iterate_differences(before, now, f"{name}[{label(number, now)}]", label)
     elif old != new and (old == old or new == new):  # NaN is NaN
         yield name, old, new
 

@@ -70,8 +70,15 @@ def _is_within(types, least: float, most: float) -> Callable[[Any], bool]:
 def one_of(*values) -> Kind:
     """Return one of some texts, or true or false or null."""
     texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
-    what = " or ".join([", ".join(texts[:-1]), texts[-1]]) if texts[1:] else texts[0]
-    return Kind(what, lambda value: any(type(value) is type(v) and value == v for v in values))
+    what = texts[-1]
+    if len(texts) > 1:
+        what = f"{', '.join(texts[:-1])} or {what}"
+    return Kind(what, lambda value: is_one_of(value, values))
+
+
+def is_one_of(value, values: Iterable) -> bool:
+    """Return whether a value equals one of some and has its type: True is not 1."""
+    return any(type(value) is type(known) and value == known for known in values)
 
 
 def text_of(pattern: str, what: str) -> Kind:
@@ -82,39 +89,51 @@ def text_of(pattern: str, what: str) -> Kind:
 
 def or_null(kind: Kind) -> Kind:
     """Return a kind that also accepts null, which errors do not mention."""
-    return Kind(
-        kind.what,
-        lambda value: value is None or kind.fits(value),
-        lambda value: () if value is None else kind.entries(value),
-    )
+
+    def fits(value) -> bool:
+        return value is None or kind.fits(value)
+
+    def entries(value):
+        return () if value is None else kind.entries(value)
+
+    return Kind(kind.what, fits, entries)
 
 
 def either(*kinds: Kind) -> Kind:
     """Return a kind of values that fit one of the kinds; the first that fits checks the entries."""
-    return Kind(
-        " or ".join(kind.what for kind in kinds),
-        lambda value: any(kind.fits(value) for kind in kinds),
-        lambda value: next(kind for kind in kinds if kind.fits(value)).entries(value),
-    )
+
+    def fits(value) -> bool:
+        return any(kind.fits(value) for kind in kinds)
+
+    def entries(value):
+        fitting = next(kind for kind in kinds if kind.fits(value))
+        return fitting.entries(value)
+
+    return Kind(" or ".join(kind.what for kind in kinds), fits, entries)
 
 
 def list_of(kind: Kind, what: str = "a list") -> Kind:
     """Return a list of one kind."""
-    return Kind(
-        what,
-        LIST.fits,
-        lambda value: ((f"[{index}]", entry, kind) for index, entry in enumerate(value)),
-    )
+
+    def entries(value):
+        for index, entry in enumerate(value):
+            yield f"[{index}]", entry, kind
+
+    return Kind(what, LIST.fits, entries)
 
 
 def mapping_of(kind: Kind, what: str = OBJECT.what, keys: str = "(?s:.*)") -> Kind:
     """Return an object whose keys match a pattern and whose values are of one kind."""
     pattern = re.compile(keys)
-    return Kind(
-        what,
-        lambda value: isinstance(value, dict) and all(map(pattern.fullmatch, value)),
-        lambda value: ((f".{key}", entry, kind) for key, entry in value.items()),
-    )
+
+    def fits(value) -> bool:
+        return isinstance(value, dict) and all(pattern.fullmatch(key) for key in value)
+
+    def entries(value):
+        for key, entry in value.items():
+            yield f".{key}", entry, kind
+
+    return Kind(what, fits, entries)
 
 
 def fields(required: dict | None = None, optional: dict | None = None, closed=False) -> Kind:
@@ -188,17 +207,24 @@ def parse(
     except RecursionError:
         raise ValueError(f"{source} must be {what} of at most {DEEPEST} levels") from None
     except ValueError as error:
-        got = f": {error}"
-        if isinstance(error, json.JSONDecodeError) and error.doc.strip()[:1] not in ("{", "["):
-            begin = error.doc.strip()[:40].splitlines()
-            got = f" text that begins with {begin[0]!r}" if begin else " an empty file"
-        raise ValueError(f"{source} must be {what}, got{got}") from None
-    texts = bool(_ESCAPED_SURROGATE.search(text))
-    numbers = not any_number and bool(_MAYBE_INFINITE.search(text))
-    types = (dict, list, *[str] * texts, *[float] * numbers)  # that need a look
+        raise ValueError(f"{source} must be {what}, got{_describe_error(error)}") from None
+
+    types: tuple[type, ...] = (dict, list)  # that need a look
+    if _ESCAPED_SURROGATE.search(text):
+        types += (str,)
+    if not any_number and _MAYBE_INFINITE.search(text):
+        types += (float,)
     if isinstance(value, types):
         _check_values(value, source, types)
     return check(value, kind, source)
+
+
+def _describe_error(error: ValueError) -> str:
+    """Return what json found instead of JSON, for the end of a message."""
+    if not isinstance(error, json.JSONDecodeError) or error.doc.strip()[:1] in ("{", "["):
+        return f": {error}"
+    begin = error.doc.strip()[:40].splitlines()
+    return f" text that begins with {begin[0]!r}" if begin else " an empty file"
 
 
 def short_repr(value) -> str:
@@ -216,23 +242,28 @@ def _check_values(value, source: str, types: tuple[type, ...], path: str = "", d
     """Raise a ValueError for too many levels, lone surrogates and numbers that are not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{_locate(source, path)} must be a finite number, got {value}")
-    if isinstance(value, str) and (match := _SURROGATE.search(value)):
-        raise ValueError(
-            f"{source} must be Unicode text, got a lone surrogate {match[0]!r} in "
-            f"{short_repr(value)}"
-        )
+    if isinstance(value, str):
+        match = _SURROGATE.search(value)
+        if match:
+            raise ValueError(
+                f"{source} must be Unicode text, got a lone surrogate {match[0]!r} in "
+                f"{short_repr(value)}"
+            )
     if not isinstance(value, (dict, list)):
         return
     if depth > DEEPEST:
         raise ValueError(f"{source} must be JSON of at most {DEEPEST} levels, got more")
-    if isinstance(value, dict):
-        if str in types:
-            _check_values(list(value), source, (str,), path, depth)
-        entries = ((f".{key}", entry) for key, entry in value.items() if isinstance(entry, types))
-    else:
-        entries = ((f"[{n}]", entry) for n, entry in enumerate(value) if isinstance(entry, types))
-    for inner, entry in entries:
-        _check_values(entry, source, types, path + inner, depth + 1)
+
+    if isinstance(value, list):
+        for n, entry in enumerate(value):
+            if isinstance(entry, types):
+                _check_values(entry, source, types, f"{path}[{n}]", depth + 1)
+        return
+    if str in types:
+        _check_values(list(value), source, (str,), path, depth)
+    for key, entry in value.items():
+        if isinstance(entry, types):
+            _check_values(entry, source, types, f"{path}.{key}", depth + 1)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict:

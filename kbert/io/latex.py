@@ -69,29 +69,22 @@ def to_latex(
     a page holds is a longtable. `rules_before` are the numbers of the lines, from 0, that have a
     thin rule above them.
     """
-    is_long = len(lines) > _LONG
-    right = [
-        all(_is_number(line[column]) for line in lines if line[column] != "")
-        and any(line[column] != "" for line in lines)
-        for column in range(len(header))
-    ]
-    columns = "".join("r" if is_right else "l" for is_right in right)
-    environment, packages = (
-        ("longtable", "booktabs,longtable") if is_long else ("tabular", "booktabs")
-    )
-    head = [r"\toprule", _row(header), r"\midrule"]
-    if is_long:
-        head.append(r"\endhead")  # repeated on every page
-    body = []
+    environment, packages = "tabular", "booktabs"
+    rows = [r"\toprule", _row(header), r"\midrule"]
+    if len(lines) > _LONG:
+        environment, packages = "longtable", "booktabs,longtable"
+        rows.append(r"\endhead")  # repeated on every page
+
     for number, line in enumerate(lines):
         if number in rules_before:
-            body.append(r"\midrule")
-        body.append(_row(line))
-    foot = [r"\bottomrule"]
+            rows.append(r"\midrule")
+        rows.append(_row(line))
     if total is not None:
-        foot.insert(0, _row(total))
-        foot.insert(0, r"\midrule")
-    table = "\n".join([*head, *body, *foot])
+        rows += [r"\midrule", _row(total)]
+    rows.append(r"\bottomrule")
+    table = "\n".join(rows)
+
+    columns = "".join(_align_column(lines, column) for column in range(len(header)))
     needed = f"\\usepackage{{{packages}}}"
     if needs_t1(table):
         needed += r" and \usepackage[T1]{fontenc}"
@@ -104,6 +97,12 @@ def to_latex(
             "",
         ]
     )
+
+
+def _align_column(lines: Sequence[Sequence], column: int) -> str:
+    """Return LaTeX's letter for a column: "r" if it has numbers alone, else "l"."""
+    cells = [line[column] for line in lines if line[column] != ""]
+    return "r" if cells and all(_is_number(cell) for cell in cells) else "l"
 
 
 def _is_number(cell: object) -> bool:

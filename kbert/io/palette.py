@@ -79,10 +79,11 @@ def write_css() -> str:
     The attribute data-theme of the root element, "light" or "dark", chooses instead. Printed pages
     are light unless it says "dark". A class k-KIND sets --fill and --stroke.
     """
-    classes = (
-        f".k-{kind} {{ {_write_variables({'fill': fill, 'stroke': stroke})} }}"
-        for kind, (fill, stroke) in {**KINDS, "encoder": BLOCK}.items()
-    )
+    classes = []
+    for kind, (fill, stroke) in {**KINDS, "encoder": BLOCK}.items():
+        variables = _write_variables({"fill": fill, "stroke": stroke})
+        classes.append(f".k-{kind} {{ {variables} }}")
+
     lines = [
         f":root {{ color-scheme: light dark; --sans: {SANS}; --mono: {MONO};",
         _write_variables(_INTERFACE),
@@ -115,4 +116,7 @@ def read_rgb(colour: str) -> tuple[int, int, int]:
 
 def as_fractions(colours: Sequence[str]) -> list[tuple[float, ...]]:
     """Return red, green and blue of each colour, 0 to 1, as matplotlib takes them."""
-    return [tuple(channel / 255 for channel in read_rgb(colour)) for colour in colours]
+    fractions = []
+    for colour in colours:
+        fractions.append(tuple(channel / 255 for channel in read_rgb(colour)))
+    return fractions

@@ -57,7 +57,7 @@ class Patterns:
     """
 
     def __init__(self, patterns: dict[str, str]):
-        length = sum(map(len, patterns.values()))
+        length = sum(len(pattern) for pattern in patterns.values())
         if len(patterns) > _MOST or length > _LONGEST:
             raise ValueError(
                 f"must have at most {_MOST:,} patterns of {_LONGEST:,} characters in all, got "
@@ -98,6 +98,7 @@ def _parse(pattern: str) -> _Part:
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"must be a regular expression, got one with an error: {error}") from None
+
     if _ENDING.fullmatch(pattern):
         return _ending(re.compile(pattern))
     return _parse_branches(_split(pattern))
@@ -196,7 +197,8 @@ def _repeat(part: _Part, count: str) -> _Part:
     numbers = {"*": "0,", "+": "1,", "?": "0,1"}.get(count, count.strip("{}"))
     low, comma, high = numbers.partition(",")
     least = int(low or 0)
-    most = int(high) if high else None if comma else least
+    most = int(high) if high else least
+    is_unlimited = bool(comma) and not high
 
     def follow(subject: _Subject, starts: set[int]) -> set[int]:
         # Positions only grow, so that after as many rounds as there are positions all stay.
@@ -204,8 +206,9 @@ def _repeat(part: _Part, count: str) -> _Part:
         for _ in range(min(least, rounds)):
             subject.count(starts)
             starts = part(subject, starts)
+
         ends = set(starts)
-        for _ in range(rounds if most is None else min(most - least, rounds)):
+        for _ in range(rounds if is_unlimited else min(most - least, rounds)):
             subject.count(starts)
             starts = part(subject, starts) - ends
             if not starts:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _INVISIBLE = (
     "\x00-\x1f\x7f-\x9f"  # C0, C1
@@ -32,7 +32,11 @@ def line(text) -> str:
 
 def lines(text: str) -> str:
     """Return a text of several lines; its line ends and tabs stay."""
-    return _ONE_LINE.sub(lambda match: match[0] if match[0] in "\n\t" else _escape(match), text)
+    return _ONE_LINE.sub(_escape_within_line, text)
+
+
+def _escape_within_line(match: re.Match) -> str:
+    return match[0] if match[0] in "\n\t" else _escape(match)
 
 
 def _escape(match: re.Match) -> str:
@@ -52,19 +56,29 @@ def escape_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        one: BaseException | None = error
-        while one is not None:
-            one.args = tuple(lines(arg) if isinstance(arg, str) else arg for arg in one.args)
-            one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        _escape_arguments(error)
         raise
+
+
+def _escape_arguments(error: BaseException) -> None:
+    """Escape the messages of an error and of those that led to it, as far as they are shown."""
+    shown: BaseException | None = error
+    while shown is not None:
+        shown.args = tuple(_escape_instances(shown.args, str))
+        before = None if shown.__suppress_context__ else shown.__context__
+        shown = shown.__cause__ or before
+
+
+def _escape_instances(values: Iterable, types) -> Iterator:
+    """Yield the values, those of some types as escaped text."""
+    for value in values:
+        yield lines(str(value)) if isinstance(value, types) else value
 
 
 def escape_record(record: logging.LogRecord) -> bool:
     """Escape the arguments of a message in the log; a filter of kbert's logger."""
     if isinstance(record.args, tuple):
-        record.args = tuple(
-            lines(str(arg)) if isinstance(arg, (str, os.PathLike)) else arg for arg in record.args
-        )
+        record.args = tuple(_escape_instances(record.args, (str, os.PathLike)))
     return True
 
 

@@ -35,17 +35,14 @@ def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
     records = [asdict(row) for row in rows]
     columns = columns or list(records[0])
     numbers = [isinstance(records[0][column], int) for column in columns]
-    lines = [
-        "| " + " | ".join(columns) + " |",
-        "| " + " | ".join("---:" if number else "---" for number in numbers) + " |",
-    ]
+    rules = ["---:" if is_number else "---" for is_number in numbers]
+    table = [list(columns), rules]
     for record in records:
-        cells = [
-            f"{record[column]:,}" if number else _cell(record[column])
-            for column, number in zip(columns, numbers, strict=True)
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        cells = []
+        for column, is_number in zip(columns, numbers, strict=True):
+            cells.append(f"{record[column]:,}" if is_number else _cell(record[column]))
+        table.append(cells)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in table)
 
 
 def to_json(value) -> str:
@@ -64,14 +61,19 @@ def _cell(value) -> str:
 def to_html(header: Sequence[str], lines: Iterable[Sequence], caption: str) -> str:
     """Return a table for a notebook; whole numbers, with commas, and shares are set right."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    rows = "\n".join(f"<tr>{''.join(map(_html_cell, line))}</tr>" for line in lines)
+    rows = []
+    for line in lines:
+        cells = "".join(_html_cell(value) for value in line)
+        rows.append(f"<tr>{cells}</tr>")
+    body = "\n".join(rows)
     return (
         f"<table>\n<caption>{html.escape(caption)}</caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     )
 
 
 def _html_cell(value) -> str:
-    number = isinstance(value, int)
-    text = f"{value:,}" if number else str(value)
-    return f"<td{_RIGHT if number or text.endswith('%') else ''}>{html.escape(text)}</td>"
+    is_number = isinstance(value, int)
+    text = f"{value:,}" if is_number else str(value)
+    style = _RIGHT if is_number or text.endswith("%") else ""
+    return f"<td{style}>{html.escape(text)}</td>"

@@ -33,11 +33,12 @@ class SettingKey:
 def setting_keys(file: str | None = None) -> tuple[SettingKey, ...]:
     """Return the rows of a file; None: the whole table."""
     table = read_package_table("kbert", "checkpoints/setting_keys.tsv")
-    return tuple(
-        SettingKey(name, key, handling, tuple(json.loads(allowed or "[]")), why)
-        for name, key, handling, allowed, why in table
-        if file in (None, name)
-    )
+    rows = []
+    for name, key, handling, allowed, why in table:
+        if file in (None, name):
+            values = tuple(json.loads(allowed or "[]"))
+            rows.append(SettingKey(name, key, handling, values, why))
+    return tuple(rows)
 
 
 def check_settings(file: str, values: dict, source: str) -> None:
@@ -51,20 +52,25 @@ def check_settings(file: str, values: dict, source: str) -> None:
         value: Any = values
         for key in row.key.split("."):
             value = value.get(key) if isinstance(value, dict) else None
-        if not any(type(value) is type(one) and value == one for one in (None, *row.allowed)):
+        if not js.is_one_of(value, (None, *row.allowed)):
             wanted, got = json.dumps(row.allowed[0]), js.short_repr(value)
             raise ValueError(f"{source}: {row.key} must be {wanted}, got {got}. {row.why}")
 
 
 def list_ignored_keys(folder: Path) -> tuple[str, ...]:
     """List the keys in a folder's files that kbert ignores, as "FILE: key, key"."""
-    named = {file: file for file in dict.fromkeys(row.file for row in setting_keys())}
+    files = {row.file: row.file for row in setting_keys()} | _ALIKE
     lines = []
-    for file, name in (named | _ALIKE).items():
+    for file, name in files.items():
         path = folder / file
         values = js.read(path) if path.is_file() else None
         if isinstance(values, dict):
-            used = [row.key for row in setting_keys(name) if row.handling != "ignored"]
-            keys = [key for key in values if not any(fnmatchcase(key, one) for one in used)]
-            lines += [f"{file}: {', '.join(keys)}"] if keys else []
+            patterns = [row.key for row in setting_keys(name) if row.handling != "ignored"]
+            keys = [key for key in values if not _matches_any(key, patterns)]
+            if keys:
+                lines.append(f"{file}: {', '.join(keys)}")
     return tuple(lines)
+
+
+def _matches_any(key: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(key, pattern) for pattern in patterns)

@@ -58,17 +58,19 @@ def write_settings(**values) -> str:
     chosen = {name: value for name, value in values.items() if value is not None}
     if not _on_command_line[0]:
         return ", ".join(f"{name}={value!r}" for name, value in chosen.items())
-    options = [
-        name_setting(name) + ("" if value is True else f" {shlex.quote(str(value))}")
-        for name, value in chosen.items()
-    ]
+
+    options = []
+    for name, value in chosen.items():
+        options.append(name_setting(name))
+        if value is not True:
+            options.append(shlex.quote(str(value)))
     return " ".join(options)
 
 
 def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
     """Join the first of some texts, each on one line, and say how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return between.join(map(printable.line, texts[:most])) + more
+    return between.join(printable.line(text) for text in texts[:most]) + more
 
 
 def data_of(source: str) -> str:
@@ -114,16 +116,20 @@ def hint(
     name, such as "--". `cutoff` is the minimum similarity by difflib, from 0 to 1; `beginnings`: a
     name that begins with the unknown one is closer than all others.
     """
-    by_lower, lower = {one.lower(): one for one in reversed(list(known))}, str(name).lower()
+    by_lower = {text.lower(): text for text in reversed(list(known))}
+    lower = str(name).lower()
     for short, long in _SHORT.items():
         lower = re.sub(rf"(?<![a-z0-9]){short}$", long, lower)
+
     close = difflib.get_close_matches(lower, by_lower, n=1, cutoff=cutoff)
     if beginnings and len(lower) >= _SHORTEST_BEGINNING and lower not in by_lower:
-        close = [one for one in reversed(by_lower) if one.startswith(lower)] or close
+        close = [text for text in reversed(by_lower) if text.startswith(lower)] or close
     if lower.endswith("16") and lower not in by_lower:  # by letters, float16 is nearer to float32
-        close = [one for one in by_lower if one.endswith(f"_{lower}")] or close
-    if (meant := _MEANT.get(lower)) and meant in known:
+        close = [text for text in by_lower if text.endswith(f"_{lower}")] or close
+    meant = _MEANT.get(lower)
+    if meant and meant in known:
         close = [meant]
+
     if close:
         return f"did you mean {before}{by_lower[close[0]]}?"
     return f"{what} {', '.join(known)}" if what else ""
@@ -148,7 +154,8 @@ def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection
 
 def _have_similar_stems(name: str, other: str) -> bool:
     """Return whether two names of files are similar without their endings, or one begins both."""
-    first, second = (os.path.splitext(text)[0].lower() for text in (name, other))
+    first = os.path.splitext(name)[0].lower()
+    second = os.path.splitext(other)[0].lower()
     if other.lower().startswith(name.lower()):
         return True
     return difflib.SequenceMatcher(None, first, second).ratio() >= _SIMILAR_STEMS
@@ -165,5 +172,5 @@ def check_choice(value, choices: Collection[str], what: str, way: str | None = N
     if isinstance(value, str) and value in choices:
         return
     close = hint(value, choices, "", beginnings=True)
-    text = f"{what} must be one of {', '.join(choices)}, got {value!r:.60}"
-    raise ValueError(": ".join(filter(None, (text, close, way))))
+    texts = [f"{what} must be one of {', '.join(choices)}, got {value!r:.60}", close, way]
+    raise ValueError(": ".join(text for text in texts if text))

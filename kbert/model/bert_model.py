@@ -47,6 +47,13 @@ def _check_process_in(method: Callable) -> Callable:
     return call
 
 
+def _mark_trainable(layer) -> str:
+    """Return the mark of a layer in the column of the trainable ones."""
+    if not layer.weights:
+        return "-"
+    return "Y" if layer.trainable else "N"
+
+
 @keras.saving.register_keras_serializable("kbert")
 class BertModel(keras.Model):
     """A functional `keras.Model`, built by `kbert.build_bert` and the other `build_…` functions.
@@ -108,6 +115,7 @@ class BertModel(keras.Model):
                 `kbert.graph.trained_parts.trained_parts`.
         """
         check_choice(format, ("text", "latex"), "format")
+
         if collapse or format == "latex":
             if freeze is not None or lora_rank is not None or show_trainable:
                 raise ValueError(
@@ -116,42 +124,50 @@ class BertModel(keras.Model):
                 )
             width = line_length or (width_shown() if print_fn is None else None)
             text = self._short_summary(collapse, format, layer_range, width)
-            for line in text.splitlines():
-                (print_fn or print)(line)
-            return
-        if line_length is not None:
-            require_positive("line_length", line_length)
-        elif print_fn is None:
-            line_length = width_shown()
-        layers = model_rows(self)
-        if freeze is not None or lora_rank is not None:
-            if self.spec is None:
-                raise ValueError(
-                    "freeze and lora_rank must be of a whole graph, got a view into one"
-                )
-            trained = trained_parts(self.spec, freeze, lora_rank, lora_targets)
-            options = trainable_columns(layers, trained)
         else:
-            trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
-            options = {"counts": (self.count_params(), trainable)}
-            if show_trainable:
-                marks = {
-                    layer.name: "-" if not layer.weights else "Y" if layer.trainable else "N"
-                    for layer in self.layers
-                }
-                options["mark"] = lambda row: marks.get(row.layer, "-")
-        text = summary_text(layers, layer_range, width=line_length, positions=positions, **options)
+            if line_length is not None:
+                require_positive("line_length", line_length)
+            elif print_fn is None:
+                line_length = width_shown()
+            layers = model_rows(self)
+            if freeze is not None or lora_rank is not None:
+                options = self._trained_columns(layers, freeze, lora_rank, lora_targets)
+            else:
+                options = self._weight_columns(show_trainable)
+            text = summary_text(
+                layers, layer_range, width=line_length, positions=positions, **options
+            )
+
+        write = print_fn or print
         for line in text.splitlines():
-            (print_fn or print)(line)
+            write(line)
+
+    def _trained_columns(self, layers, freeze, lora_rank, lora_targets) -> dict:
+        """Return the summary's options of what a fine-tuning would train."""
+        if self.spec is None:
+            raise ValueError("freeze and lora_rank must be of a whole graph, got a view into one")
+        trained = trained_parts(self.spec, freeze, lora_rank, lora_targets)
+        return trainable_columns(layers, trained)
+
+    def _weight_columns(self, show_trainable: bool) -> dict:
+        """Return the summary's options of the weights as they are."""
+        options: dict = {"counts": self._count_weights()}
+        if show_trainable:
+            marks = {layer.name: _mark_trainable(layer) for layer in self.layers}
+            options["mark"] = lambda row: marks.get(row.layer, "-")
+        return options
+
+    def _count_weights(self) -> tuple[int, int]:
+        """Return the numbers of all and of the trainable parameters."""
+        trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
+        return self.count_params(), trainable
 
     def _short_summary(self, collapse: bool, format: str, layer_range, width: int | None) -> str:
         layers = select(model_rows(self), layer_range)
         if format == "latex":
-            return latex_text(
-                layers, collapse=collapse, sum_name="Shown" if layer_range else "Total"
-            )
-        trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
-        return short_text(layers, (self.count_params(), trainable), width)
+            sum_name = "Shown" if layer_range else "Total"
+            return latex_text(layers, collapse=collapse, sum_name=sum_name)
+        return short_text(layers, self._count_weights(), width)
 
     def save(self, *args, **kwargs):
         """Save as Keras does, without importing TensorFlow on JAX and torch.
@@ -183,24 +199,34 @@ class BertModel(keras.Model):
         their masks: they are set again here.
         """
         if names.TOKEN_IDS in self.input_names:  # else a part of a graph, cut out by its user
-            in_order = [x[name] for name in self.input_names] if isinstance(x, dict) else x
-            arrays = zip(self.inputs, keras.tree.flatten(in_order), strict=True)
-            # `fit` hands over what its user gave it, of any integer or float type.
-            inputs = {one.name: keras.ops.convert_to_tensor(ids, one.dtype) for one, ids in arrays}
-            pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
-            real = keras.ops.not_equal(inputs[names.TOKEN_IDS], pad_token_id)
-            masks = {names.TOKEN_CLASSIFIER: keras.ops.cast(real, "int32")}  # one per position
-            if names.MASKED_POSITIONS in inputs:
-                masks[names.MLM] = inputs[names.MASKED_POSITIONS]
-            elif names.MASKED in inputs:
-                masks[names.MLM] = masks[names.TOKEN_CLASSIFIER] * inputs[names.MASKED]
-            outputs = zip(self.output_names, keras.tree.flatten(y_pred), strict=True)
-            masked = [
-                Masked(dtype=output.dtype)([output, masks[name]]) if name in masks else output
-                for name, output in outputs
-            ]
-            y_pred = keras.tree.pack_sequence_as(y_pred, masked)
+            y_pred = self._mask_outputs(self._name_inputs(x), y_pred)
         return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _name_inputs(self, x) -> dict:
+        """Return the inputs by name; `fit` hands them over in any integer or float type."""
+        if isinstance(x, dict):
+            x = [x[name] for name in self.input_names]
+        inputs = {}
+        for expected, ids in zip(self.inputs, keras.tree.flatten(x), strict=True):
+            inputs[expected.name] = keras.ops.convert_to_tensor(ids, expected.dtype)
+        return inputs
+
+    def _mask_outputs(self, inputs: dict, y_pred):
+        """Set the masks of the outputs that have a label per position."""
+        pad_token_id = self.get_layer(names.TOKEN_EMBEDDING).pad_token_id
+        real = keras.ops.not_equal(inputs[names.TOKEN_IDS], pad_token_id)
+        masks = {names.TOKEN_CLASSIFIER: keras.ops.cast(real, "int32")}  # one per position
+        if names.MASKED_POSITIONS in inputs:
+            masks[names.MLM] = inputs[names.MASKED_POSITIONS]
+        elif names.MASKED in inputs:
+            masks[names.MLM] = masks[names.TOKEN_CLASSIFIER] * inputs[names.MASKED]
+
+        masked = []
+        for name, output in zip(self.output_names, keras.tree.flatten(y_pred), strict=True):
+            if name in masks:
+                output = Masked(dtype=output.dtype)([output, masks[name]])
+            masked.append(output)
+        return keras.tree.pack_sequence_as(y_pred, masked)
 
     @property
     def input_names(self) -> list[str]:

@@ -173,34 +173,46 @@ def build(spec: GraphSpec) -> BertModel:
 
 def build_graph(spec: GraphSpec) -> BertModel:
     """Build the model of a spec, as `build` does, in any process."""
-    valid = spec.dtype is None
-    with contextlib.suppress(TypeError, ValueError):
-        valid = valid or keras.DTypePolicy(spec.dtype).compute_dtype in _FLOATS
-    if not valid:
-        close = hint(spec.dtype, _POLICIES, "")
-        raise ValueError(
-            "dtype must be the name of a dtype policy of Keras, such as float32, mixed_bfloat16, "
-            f"mixed_float16 or bfloat16, got {spec.dtype!r}" + (f": {close}" if close else "")
-        )
+    _check_dtype(spec.dtype)
+
     inputs = _inputs(spec)
     x, table = _embeddings(spec, inputs)
     last = spec.config.num_hidden_layers
     for block in range(1, last + 1):
-        selected = _queries(spec, x, inputs) if block == last and spec.selected_positions else []
+        is_selective = block == last and spec.selected_positions
+        selected = _queries(spec, x, inputs) if is_selective else []
         x = _encoder_block(spec, x, block, selected)
+
     head = HEADS[spec.head]
-    top = load_function(head.build_outputs)
-    carried = dataclasses.replace(spec, dtype=spec.dtype or keras.config.dtype_policy().name)
-    outputs = top(spec, x, table, inputs)
+    build_outputs = load_function(head.build_outputs)
+    outputs = build_outputs(spec, x, table, inputs)
+
+    policy = spec.dtype or keras.config.dtype_policy().name
+    carried = dataclasses.replace(spec, dtype=policy)
     model = BertModel(list(inputs.values()), outputs, name=head.model_name, spec=carried)
     if spec.dtype is not None:
         model.dtype_policy = spec.dtype  # else that of Keras, by which `compile` scales a loss
     return model
 
 
+def _check_dtype(dtype: str | None) -> None:
+    if dtype is None:
+        return
+    with contextlib.suppress(TypeError, ValueError):
+        if keras.DTypePolicy(dtype).compute_dtype in _FLOATS:
+            return
+
+    close = hint(dtype, _POLICIES, "")
+    raise ValueError(
+        "dtype must be the name of a dtype policy of Keras, such as float32, mixed_bfloat16, "
+        f"mixed_float16 or bfloat16, got {dtype!r}" + (f": {close}" if close else "")
+    )
+
+
 def _inputs(spec: GraphSpec) -> dict:
     """Build the inputs, in the model's order."""
     shape = (spec.seq_len,)
+
     shapes: dict[str, tuple] = {names.TOKEN_IDS: shape}
     if spec.config.family.segments:
         shapes[names.SEGMENT_IDS] = shape
@@ -212,7 +224,11 @@ def _inputs(spec: GraphSpec) -> dict:
         shapes[names.MASKED_POSITIONS] = (spec.max_predictions,)
     elif HEADS[spec.head].predicts_tokens:
         shapes[names.MASKED] = shape
-    return {name: keras.Input(one, dtype="int32", name=name) for name, one in shapes.items()}
+
+    inputs = {}
+    for name, shape_of_input in shapes.items():
+        inputs[name] = keras.Input(shape_of_input, dtype="int32", name=name)
+    return inputs
 
 
 def _queries(spec: GraphSpec, x, inputs: dict) -> list:
@@ -227,7 +243,8 @@ def _queries(spec: GraphSpec, x, inputs: dict) -> list:
 
 
 def _embeddings(spec: GraphSpec, inputs: dict):
-    config, hidden = spec.config, spec.config.hidden_size
+    config = spec.config
+    hidden = config.hidden_size
     x, table = TokenEmbedding(
         config.vocab_size,
         hidden,
@@ -235,6 +252,7 @@ def _embeddings(spec: GraphSpec, inputs: dict):
         embeddings_initializer=make_initializer(spec),
         **name_layer(spec, names.TOKEN_EMBEDDING),
     )(inputs[names.TOKEN_IDS])
+
     if config.family.segments:
         segments = Embedding(
             config.type_vocab_size,
@@ -243,6 +261,7 @@ def _embeddings(spec: GraphSpec, inputs: dict):
             **name_layer(spec, names.SEGMENT_EMBEDDING),
         )(inputs[names.SEGMENT_IDS])
         x = Add(**name_layer(spec, names.TOKEN_PLUS_SEGMENT))([x, segments])
+
     if spec.packed:
         x = [x, inputs[names.PACKED_POSITIONS], inputs[names.PACKED_TEXTS]]
     x = PositionEmbedding(
@@ -252,6 +271,7 @@ def _embeddings(spec: GraphSpec, inputs: dict):
         first=config.first_position,
         **name_layer(spec, names.POSITION_EMBEDDING),
     )(x)
+
     # Differs from Google: keras_bert drops out first and normalizes then.
     x = Dropout(config.hidden_dropout_prob, **name_layer(spec, names.EMBEDDING_DROPOUT))(x)
     return make_norm(spec, names.EMBEDDING_NORM)(x), table
@@ -267,7 +287,9 @@ def _encoder_block(spec: GraphSpec, x, block: int, selected: list):
         **name_layer(spec, names.encoder(block, names.ATTENTION)),
     )
     y = attention([x, *selected] if selected else x)
-    x = _residual(spec, selected[0] if selected else x, y, block, names.ATTENTION)
+    attending = selected[0] if selected else x
+    x = _residual(spec, attending, y, block, names.ATTENTION)
+
     feed_forward = FeedForward(
         config.intermediate_size,
         config.hidden_act,

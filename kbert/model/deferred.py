@@ -52,7 +52,8 @@ def fill(model, values: dict[str, Callable[[], np.ndarray]]) -> None:
 
     try:
         for variable in model.variables:
-            if read := values.get(variable.path):
+            read = values.get(variable.path)
+            if read:
                 initializer = functools.partial(_first_value, read)
                 give_first_value(variable, initializer)
         with keras.StatelessScope():  # at its end Keras fills what waits
@@ -70,6 +71,7 @@ def _first_value(read: Callable[[], np.ndarray], shape, dtype):
     if keras.backend.backend() != "tensorflow" or array.ctypes.data % 64:
         array = array if array.flags.writeable else array.copy()
         return keras.ops.convert_to_tensor(array, dtype=dtype)
+
     import tensorflow as tf  # JAX and torch keep the array given; TensorFlow copies it
 
     return tf.cast(tf.experimental.dlpack.from_dlpack(array.__dlpack__()), dtype)
@@ -85,26 +87,37 @@ def build_outline(spec: GraphSpec):
 
 def build_with(spec: GraphSpec, layers: Mapping[str, Any]):
     """Build a graph with copies of other layers' weights, by name; None: initialized."""
-    from keras import ops
-
-    from kbert.model import builder  # these import Keras
-    from kbert.model.lora import is_adapter
-
-    def copy(weight) -> np.ndarray:  # JAX and torch keep the array that they get
-        return np.array(ops.convert_to_numpy(ops.cast(weight, "float32")), order="C")
+    from kbert.model import builder  # imports Keras
 
     if not layers:
         return builder.build(spec)
-    values: dict[str, Callable[[], np.ndarray]] = {}
     with defer_values():
         model = builder.build(spec)
-        for layer in model.layers:
-            if layer.weights and (source := layers[layer.name]):
-                weights = [one for one in source.weights if not is_adapter(one.path)]
-                for new, old in zip(layer.weights, weights, strict=True):
-                    values[new.path] = functools.partial(copy, old)
+        values = _list_copies(model, layers)
     fill(model, values)
     return model
+
+
+def _list_copies(model, layers: Mapping[str, Any]) -> dict[str, Callable[[], np.ndarray]]:
+    """Return, by the paths of a model's weights, functions that copy other layers' weights."""
+    from kbert.model.lora import is_adapter  # imports Keras
+
+    values: dict[str, Callable[[], np.ndarray]] = {}
+    for layer in model.layers:
+        source = layers[layer.name] if layer.weights else None
+        if source is None:
+            continue
+        weights = [weight for weight in source.weights if not is_adapter(weight.path)]
+        for new, old in zip(layer.weights, weights, strict=True):
+            values[new.path] = functools.partial(_copy_weight, old)
+    return values
+
+
+def _copy_weight(weight) -> np.ndarray:
+    from keras import ops
+
+    array = ops.convert_to_numpy(ops.cast(weight, "float32"))
+    return np.array(array, order="C")  # JAX and torch keep the array that they get
 
 
 def layers_of(model) -> dict[str, Any]:
@@ -123,7 +136,9 @@ def cast_model(model, spec: GraphSpec, dtype: str):
     casts = _casts.setdefault(model, {})
     with concurrent.futures.ThreadPoolExecutor() as pool:  # 0.2 to 0.5 s for base, two cores
         checksums = list(pool.map(checksum, model.weights))
-    if dtype not in casts or casts[dtype][0] != checksums:
+
+    is_current = dtype in casts and casts[dtype][0] == checksums
+    if not is_current:
         new = build_with(dataclasses.replace(spec, dtype=dtype), layers_of(model))
         casts[dtype] = checksums, new
     return casts[dtype][1]

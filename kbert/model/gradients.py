@@ -17,45 +17,63 @@ def value_and_grad(
     """
     require_gradients("attribute")
     compile_for = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
-    compiled = compile_for[keras.backend.backend()](function, variables, shapes)
-    return lambda *arrays: tuple(map(keras.ops.convert_to_numpy, compiled(*arrays)))
+    compile_function = compile_for[keras.backend.backend()]
+    compiled = compile_function(function, variables, shapes)
+
+    def call(*arrays) -> tuple:
+        results = compiled(*arrays)
+        return tuple(keras.ops.convert_to_numpy(result) for result in results)
+
+    return call
 
 
 def _tensorflow(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
     import tensorflow as tf
 
-    def call(x, *others):
+    def call(x, *inputs):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(x)
-            values = function(x, *others)
+            values = function(x, *inputs)
         return values, tape.gradient(values, x)
 
     signature = [tf.TensorSpec(shape, dtype) for shape, dtype in shapes]
     traced = tf.function(call, input_signature=signature, autograph=False)
     concrete = traced.get_concrete_function()
-    return lambda *arrays: concrete(*map(tf.constant, arrays))
+
+    def run(*arrays):
+        tensors = [tf.constant(array) for array in arrays]
+        return concrete(*tensors)
+
+    return run
 
 
 def _jax(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
     import jax
 
-    def call(values, x, *others):
+    def call(values, x, *inputs):
         with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
-            result, back = jax.vjp(lambda x: function(x, *others), x)
-        return result, back(jax.numpy.ones_like(result))[0]
+            result, differentiate = jax.vjp(lambda x: function(x, *inputs), x)
+        (gradient,) = differentiate(jax.numpy.ones_like(result))
+        return result, gradient
 
     compiled = jax.jit(call)  # values as arguments: else they are constants
-    return lambda *arrays: compiled([variable.value for variable in variables], *arrays)
+
+    def run(*arrays):
+        values = [variable.value for variable in variables]
+        return compiled(values, *arrays)
+
+    return run
 
 
 def _torch(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
     import torch
 
     def run(*arrays):
-        x, *others = (keras.ops.convert_to_tensor(array) for array in arrays)
+        x, *inputs = (keras.ops.convert_to_tensor(array) for array in arrays)
         with torch.enable_grad():
             x.requires_grad_()
-            values = function(x, *others)
-            return values, *torch.autograd.grad(values.sum(), x)
+            values = function(x, *inputs)
+            (gradient,) = torch.autograd.grad(values.sum(), x)
+        return values, gradient
 
     return run

@@ -22,31 +22,47 @@ from kbert.ops import activations
 
 
 def apply_pretraining(spec: GraphSpec, x, table, inputs: dict):
-    states, mask = x, list(inputs.values())[-1]  # what the MLM head reads, and where
-    if spec.max_predictions is not None and not spec.selected_positions:
-        states = Gather(**name_layer(spec, names.MLM_GATHER))([x, mask])
-    elif spec.max_predictions is not None and spec.has_pooler:
-        states = Slice(1, **name_layer(spec, names.MLM_SLICE))(x)
-    function = activations.activation(spec.config.family.mlm_activation or spec.config.hidden_act)
-    states = make_dense(spec, spec.config.hidden_size, names.MLM_DENSE, function)(states)
-    states = make_norm(spec, names.MLM_NORM)(states)
-    logits = EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))([states, table])
+    mask = list(inputs.values())[-1]
+    states = _select_states(spec, x, mask)
+    logits = _apply_mlm(spec, states, table)
     mlm = Masked(**name_layer(spec, names.MLM))([logits, mask])
     if not spec.has_pooler:
         return [mlm]
-    return [mlm, make_dense(spec, 2, names.NSP)(_pooler(spec, x))]
+    nsp = make_dense(spec, 2, names.NSP)(_pooler(spec, x))
+    return [mlm, nsp]
+
+
+def _select_states(spec: GraphSpec, x, mask):
+    """Return the hidden states that the MLM head reads."""
+    if spec.max_predictions is None:
+        return x
+    if not spec.selected_positions:
+        return Gather(**name_layer(spec, names.MLM_GATHER))([x, mask])
+    if spec.has_pooler:
+        return Slice(1, **name_layer(spec, names.MLM_SLICE))(x)
+    return x
+
+
+def _apply_mlm(spec: GraphSpec, states, table):
+    """Return the logits (B, M, T) of the MLM head."""
+    config = spec.config
+    function = activations.activation(config.family.mlm_activation or config.hidden_act)
+    states = make_dense(spec, config.hidden_size, names.MLM_DENSE, function)(states)
+    states = make_norm(spec, names.MLM_NORM)(states)
+    return EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))([states, table])
 
 
 def apply_encoder(spec: GraphSpec, x, table, inputs: dict):
-    return [x, _pooler(spec, x)] if spec.has_pooler else [x]
+    if not spec.has_pooler:
+        return [x]
+    return [x, _pooler(spec, x)]
 
 
 def apply_classifier(spec: GraphSpec, x, table, inputs: dict):
     if spec.packed and not spec.selected_positions:
         x = GatherFirsts(**name_layer(spec, names.FIRST_TOKENS))([x, inputs[names.PACKED_FIRSTS]])
-    x = Dropout(spec.classifier_rate, **name_layer(spec, names.CLASSIFIER_DROPOUT))(
-        _pooler(spec, x)
-    )
+    dropout = Dropout(spec.classifier_rate, **name_layer(spec, names.CLASSIFIER_DROPOUT))
+    x = dropout(_pooler(spec, x))
     return make_dense(spec, spec.num_labels, names.CLASSIFIER)(x)
 
 
@@ -66,11 +82,14 @@ def apply_span(spec: GraphSpec, x, table, inputs: dict):
 
 def _pooler(spec: GraphSpec, x):
     x = Extract(**name_layer(spec, names.FIRST_TOKEN))(x)
-    family, function = spec.config.family, "tanh"
+
+    function = "tanh"
     if "first_token" in spec.variant.parts:  # the classifier's own dense layer
+        family = spec.config.family
         function = family.pooled_activation
         if family.drops_first_token:
             x = Dropout(spec.classifier_rate, **name_layer(spec, names.FIRST_TOKEN_DROPOUT))(x)
+
     return make_dense(spec, spec.config.hidden_size, names.POOLER, function)(x)
 
 

@@ -64,27 +64,43 @@ def _replace_functions(model: keras.Model) -> None:
     """Give the model functions that do what Keras makes, without donation."""
     import jax
 
-    predict, test = jax.jit(model.predict_step), jax.jit(model.test_step)
+    compiled_predict_step = jax.jit(model.predict_step)
+    test_step = jax.jit(model.test_step)
 
     def predict_step(state, data):
-        outputs, others = predict(state, data)
-        return outputs, (state[0], others)
-
-    def run(step, state, iterator) -> tuple[list, tuple]:
-        results = []
-        for data in [next(iterator), *itertools.islice(iterator, model.steps_per_execution - 1)]:
-            result, state = step(state, data)
-            results.append(result)
-        return results, state
+        outputs, non_trainable = compiled_predict_step(state, data)
+        return outputs, (state[0], non_trainable)
 
     def predict_batches(state, iterator):
-        outputs, state = run(predict_step, state, iterator)
-        return keras.tree.map_structure(lambda *ones: keras.ops.concatenate(ones), *outputs), state
+        batches = _take_batches(iterator, model.steps_per_execution)
+        outputs, state = _run_steps(predict_step, state, batches)
+        joined = keras.tree.map_structure(lambda *arrays: keras.ops.concatenate(arrays), *outputs)
+        return joined, state
 
     def test_batches(state, iterator):
-        logs, state = run(test, state, iterator)
+        batches = _take_batches(iterator, model.steps_per_execution)
+        logs, state = _run_steps(test_step, state, batches)
         return logs[-1], state
 
-    for name, function in (("predict", predict_batches), ("test", test_batches)):
-        if getattr(getattr(model, f"{name}_function"), "__module__", None) != __name__:
-            setattr(model, f"{name}_function", function)
+    if not _is_replaced(model.predict_function):
+        model.predict_function = predict_batches
+    if not _is_replaced(model.test_function):
+        model.test_function = test_batches
+
+
+def _is_replaced(function: Callable | None) -> bool:
+    return getattr(function, "__module__", None) == __name__
+
+
+def _take_batches(iterator: Iterator, count: int) -> list:
+    """Return the next batches, as many as there are up to `count`; StopIteration without one."""
+    return [next(iterator), *itertools.islice(iterator, count - 1)]
+
+
+def _run_steps(step: Callable, state, batches: list) -> tuple[list, tuple]:
+    """Return the results of a step on each batch, and the last state."""
+    results = []
+    for data in batches:
+        result, state = step(state, data)
+        results.append(result)
+    return results, state

@@ -23,22 +23,25 @@ class LoraAdapter(keras.layers.Layer):
 
     def __init__(self, matrix: AdaptedMatrix, a, b, scale: float, rate: float = 0.0, **kwargs):
         super().__init__(name=matrix.name, **kwargs)
-        self.matrix, self.scale = matrix, scale
+        self.matrix = matrix
+        self.scale = scale
         self.supports_masking = True
         self.dropout = Dropout(rate, seed=0, dtype=self.dtype_policy)
         self._first = {"lora_A": np.asarray(a), "lora_B": np.asarray(b)}
 
     def build(self, input_shape):
-        self.a, self.b = (
-            self.add_weight(
-                array.shape,
-                # as arrays: a constant of this size would stay in TensorFlow's graph
-                lambda shape, dtype, array=array: ops.convert_to_tensor(array, dtype),
-                dtype="float32",
-                autocast=False,
-                name=name,
-            )
-            for name, array in self._first.items()
+        self.a = self._add_factor("lora_A")
+        self.b = self._add_factor("lora_B")
+
+    def _add_factor(self, name: str):
+        array = self._first[name]
+        return self.add_weight(
+            array.shape,
+            # as arrays: a constant of this size would stay in TensorFlow's graph
+            lambda shape, dtype: ops.convert_to_tensor(array, dtype),
+            dtype="float32",
+            autocast=False,
+            name=name,
         )
 
     def call(self, x, training=None):
@@ -50,7 +53,7 @@ class LoraAdapter(keras.layers.Layer):
 def kernel_of(model, matrix: AdaptedMatrix):
     """Return the variable of a matrix: (inputs, outputs), or with an axis for the heads."""
     weights = model.get_layer(matrix.layer).weights
-    (kernel,) = (one for one in weights if one.path.endswith(f"/{matrix.variable}"))
+    (kernel,) = (weight for weight in weights if weight.path.endswith(f"/{matrix.variable}"))
     return kernel
 
 
@@ -75,46 +78,59 @@ def add_adapters(
     """
     added: dict[str, dict[str, LoraAdapter]] = {}
     for number, matrix in enumerate(trained.adapted):
-        layer = model.get_layer(matrix.layer)
         if pairs is not None:
             a, b, _ = pairs[matrix.block, matrix.name]
         else:
-            bound, random = matrix.inputs**-0.5, np.random.default_rng([seed, number])
-            a = random.uniform(-bound, bound, (trained.rank, matrix.inputs))
-            b = np.zeros((matrix.outputs, trained.rank))
+            a, b = _initialize(matrix, trained.rank, np.random.default_rng([seed, number]))
+
+        layer = model.get_layer(matrix.layer)
         scale = trained.alpha / trained.rank
         adapter = LoraAdapter(matrix, a, b, scale, dropout, dtype=layer.dtype_policy)
         with keras.name_scope(matrix.layer):
             adapter.build((None, None, matrix.inputs))
         added.setdefault(matrix.layer, {})[matrix.name] = adapter
+
     for name, adapters in added.items():
         _attach(model.get_layer(name), adapters)
 
 
+def _initialize(matrix: AdaptedMatrix, rank: int, random: np.random.Generator) -> tuple:
+    bound = matrix.inputs**-0.5
+    a = random.uniform(-bound, bound, (rank, matrix.inputs))
+    b = np.zeros((matrix.outputs, rank))
+    return a, b
+
+
 def adapters_of(model) -> list[LoraAdapter]:
     """Return a model's adapters, in the order of its layers."""
-    return [one for layer in model.layers for one in getattr(layer, "adapters", {}).values()]
+    adapters: list[LoraAdapter] = []
+    for layer in model.layers:
+        adapters.extend(getattr(layer, "adapters", {}).values())
+    return adapters
 
 
 @contextlib.contextmanager
 def merge_adapters(model) -> Iterator[None]:
     """Merge the adapters into the weights, bit for bit undone when the context ends."""
     layers = [layer for layer in model.layers if getattr(layer, "adapters", None)]
-    taken, adapters = [dict(layer.adapters) for layer in layers], adapters_of(model)
-    kernels = [kernel_of(model, one.matrix) for one in adapters]
+    adapters_of_layers = [dict(layer.adapters) for layer in layers]
+    adapters = adapters_of(model)
+    kernels = [kernel_of(model, adapter.matrix) for adapter in adapters]
     before = [ops.convert_to_numpy(kernel.value).copy() for kernel in kernels]
+
     try:
         for layer in layers:
             layer.adapters.clear()
-        for kernel, array, one in zip(kernels, before, adapters, strict=True):
-            a, b = (ops.convert_to_numpy(half.value) for half in (one.a, one.b))
-            kernel.assign(merge(array, a, b, one.scale))
+        for kernel, array, adapter in zip(kernels, before, adapters, strict=True):
+            a = ops.convert_to_numpy(adapter.a.value)
+            b = ops.convert_to_numpy(adapter.b.value)
+            kernel.assign(merge(array, a, b, adapter.scale))
         yield
     finally:
         for kernel, array in zip(kernels, before, strict=True):
             kernel.assign(array)
-        for layer, own in zip(layers, taken, strict=True):
-            _attach(layer, own)
+        for layer, adapters_of_layer in zip(layers, adapters_of_layers, strict=True):
+            _attach(layer, adapters_of_layer)
 
 
 def _attach(layer, adapters: Mapping[str, LoraAdapter]) -> None:

@@ -47,45 +47,55 @@ def predict(
             f"{type(model).__name__}"
         )
     require_positive("batch_size", batch_size)
-    token_ids = np.atleast_2d(_whole(token_ids, "token_ids"))
+
+    token_ids = _as_sequences(token_ids, "token_ids")
     if segment_ids is None:
         segment_ids = np.zeros_like(token_ids)
-    segment_ids = np.atleast_2d(_whole(segment_ids, "segment_ids"))
+    segment_ids = _as_sequences(segment_ids, "segment_ids")
     _check_shapes(model, token_ids, segment_ids)
     check_ids(token_ids, layers[names.TOKEN_EMBEDDING].input_dim, "token_ids", "the vocabulary")
     if names.SEGMENT_EMBEDDING in layers:
         types = layers[names.SEGMENT_EMBEDDING].input_dim
         check_ids(segment_ids, types, "segment_ids", "the segment types")
+
     ids = {names.TOKEN_IDS: token_ids, names.SEGMENT_IDS: segment_ids}
     inputs = [ids[tensor.name] for tensor in ids_of(model)]
     if len(model.inputs) > len(inputs):
-        expected = model.inputs[-1]
-        shape = (len(token_ids), expected.shape[1] or token_ids.shape[1])
-        if mask_positions is None:
-            mask_positions = np.zeros(shape, "int32")
-        mask_positions = np.atleast_2d(_whole(mask_positions, "mask_positions"))
-        if mask_positions.shape != shape:
-            raise ValueError(
-                f"mask_positions ({expected.name}) must have the shape {shape}, got "
-                f"{mask_positions.shape}"
-            )
-        if expected.name == names.MASKED_POSITIONS:
-            check_ids(mask_positions, token_ids.shape[1], "mask_positions", "the sequence")
-        inputs.append(mask_positions)
-    outputs = model.predict([ids.astype("int32") for ids in inputs], batch_size, verbose=0)
-    outputs = outputs if isinstance(outputs, list) else [outputs]
-    return dict(zip(model.output_names, map(np.asarray, outputs), strict=True))
+        inputs.append(_prepare_mask_positions(mask_positions, model.inputs[-1], token_ids))
+
+    outputs = model.predict([array.astype("int32") for array in inputs], batch_size, verbose=0)
+    if not isinstance(outputs, list):
+        outputs = [outputs]
+    arrays = [np.asarray(output) for output in outputs]
+    return dict(zip(model.output_names, arrays, strict=True))
+
+
+def _prepare_mask_positions(mask_positions, expected, token_ids: np.ndarray) -> np.ndarray:
+    """Return the numbers of the third input; `expected` is its tensor."""
+    shape = (len(token_ids), expected.shape[1] or token_ids.shape[1])
+    if mask_positions is None:
+        mask_positions = np.zeros(shape, "int32")
+    mask_positions = _as_sequences(mask_positions, "mask_positions")
+    if mask_positions.shape != shape:
+        raise ValueError(
+            f"mask_positions ({expected.name}) must have the shape {shape}, got "
+            f"{mask_positions.shape}"
+        )
+    if expected.name == names.MASKED_POSITIONS:
+        check_ids(mask_positions, token_ids.shape[1], "mask_positions", "the sequence")
+    return mask_positions
 
 
 def check_ids(ids: np.ndarray, size: int, name: str, table: str) -> None:
     """Raise a ValueError with the first id outside 0 … size − 1, and its index."""
     wrong = np.argwhere((ids < 0) | (ids >= size))
-    if len(wrong):
-        index = tuple(int(axis) for axis in wrong[0])
-        raise ValueError(
-            f"{name}{list(index)} must be within {table}, 0 … {size - 1}, got {ids[index]}"
-            + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
-        )
+    if not len(wrong):
+        return
+    index = tuple(int(axis) for axis in wrong[0])
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    raise ValueError(
+        f"{name}{list(index)} must be within {table}, 0 … {size - 1}, got {ids[index]}{more}"
+    )
 
 
 def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None:
@@ -98,8 +108,10 @@ def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None
             f"segment_ids must have the shape of token_ids, {token_ids.shape}, got "
             f"{segment_ids.shape}"
         )
+
+    length = token_ids.shape[1]
     # The input's own: a probe, or a model of one's own, is of no spec.
-    length, expected = token_ids.shape[1], model.inputs[0].shape[1]
+    expected = model.inputs[0].shape[1]
     if expected is not None and length != expected:
         raise ValueError(
             f"token_ids must have {expected} tokens a sequence, got {length}: pad them, or build "
@@ -112,11 +124,12 @@ def _check_shapes(model, token_ids: np.ndarray, segment_ids: np.ndarray) -> None
         )
 
 
-def _whole(values, name: str) -> np.ndarray:
+def _as_sequences(values, name: str) -> np.ndarray:
+    """Return whole numbers as an array of at least two axes."""
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
         raise ValueError(f"{name} must be sequences of equal length: pad them") from None
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} must be whole numbers, got {array.dtype}")
-    return array
+    return np.atleast_2d(array)

@@ -51,16 +51,20 @@ def build_attention_maps(
     Raises:
         ValueError: a layer that the model does not have.
     """
-    maps, others = [], []
+    maps = []
+    queries_and_keys: list = []
     for block in _choose_blocks(model, layers, first=1):
         attention = model.get_layer(names.encoder(block, names.ATTENTION))
         before = model.get_layer(names.encoder_output(block - 1)).output
-        policy, name = attention.dtype_policy, attention.name
-        maps.append(AttentionWeights(attention, dtype=policy, name=f"{name}-Weights")(before))
+        policy = attention.dtype_policy
+        weights = AttentionWeights(attention, dtype=policy, name=f"{attention.name}-Weights")
+        maps.append(weights(before))
         if vectors:
-            others += QueriesAndKeys(attention, dtype=policy, name=f"{name}-Vectors")(before)
-    inputs, outputs = ids_of(model), [*maps, *others]
-    return BertModel(inputs, outputs, name=f"{model.name}_attention_maps", spec=None)
+            view = QueriesAndKeys(attention, dtype=policy, name=f"{attention.name}-Vectors")
+            queries_and_keys += view(before)
+
+    outputs = [*maps, *queries_and_keys]
+    return BertModel(ids_of(model), outputs, name=f"{model.name}_attention_maps", spec=None)
 
 
 def _choose_blocks(model, layers: Sequence[int] | None, first: int) -> list[int]:
@@ -74,12 +78,17 @@ def _choose_blocks(model, layers: Sequence[int] | None, first: int) -> list[int]
         raise ValueError(f"layers must be a list of numbers such as [-1], got {layers!r}")
     if layers is None:
         return list(range(first, last + 1))
+
+    lowest = first - last - 1
+    blocks = []
     for layer in layers:
-        if not (first <= layer <= last or first - last - 1 <= layer < 0):
-            raise ValueError(
-                f"layers must be {first} … {last} or −1 … {first - last - 1}, got {layer}"
-            )
-    return [last + 1 + layer if layer < 0 else layer for layer in layers]
+        if first <= layer <= last:
+            blocks.append(layer)
+        elif lowest <= layer < 0:
+            blocks.append(last + 1 + layer)
+        else:
+            raise ValueError(f"layers must be {first} … {last} or −1 … {lowest}, got {layer}")
+    return blocks
 
 
 def cut_embeddings(model: keras.Model) -> keras.Model:
@@ -113,9 +122,11 @@ def add_state_outputs(model: keras.Model, blocks: list[int], width: int) -> Bert
     for block in blocks:
         layer = model.get_layer(names.encoder_output(block))
         options = {"name": names.hidden_target(block), "dtype": layer.dtype_policy}
-        as_wide = layer.output.shape[-1] == width
-        new = keras.layers.Identity(**options) if as_wide else keras.layers.Dense(width, **options)
-        states.append(new(layer.output))
+        if layer.output.shape[-1] == width:
+            projection = keras.layers.Identity(**options)
+        else:
+            projection = keras.layers.Dense(width, **options)
+        states.append(projection(layer.output))
     return BertModel(model.inputs, [*model.outputs, *states], name=model.name, spec=None)
 
 
@@ -136,23 +147,30 @@ class TokenPooling(Maskless):
 
     def call(self, x, mask=None):
         real = ops.ones_like(x[..., :1]) if mask is None else ops.expand_dims(mask, -1)
-        real = ops.cast(real, x.dtype)
+        real = ops.cast(real, x.dtype)  # (B, S, 1)
         positions = ops.cumsum(ops.ones_like(x[..., :1]), axis=1)
         if self.skip:
             real = real * ops.cast(positions > self.skip, x.dtype)
+
         if self.how == "max":
             return ops.max(ops.where(ops.cast(real, "bool"), x, float("-inf")), axis=1)
-        if self.how == "cls":
-            real = ops.cast(positions == self.skip + 1, x.dtype)
-        elif self.how == "lasttoken":
-            last = ops.max(real * positions, axis=1, keepdims=True)
-            real = ops.cast(positions == last, x.dtype)
-        elif self.how == "weightedmean":
-            real = real * positions
-        total = ops.sum(real, axis=1)
+
+        weights = self._weigh_tokens(real, positions)
+        total = ops.sum(weights, axis=1)
         if self.how == "mean_sqrt_len_tokens":
             total = ops.sqrt(total)
-        return ops.sum(x * real, axis=1) / total
+        return ops.sum(x * weights, axis=1) / total
+
+    def _weigh_tokens(self, real, positions):
+        """Return the weights (B, S, 1) of the tokens in the sum."""
+        if self.how == "cls":
+            return ops.cast(positions == self.skip + 1, real.dtype)
+        if self.how == "lasttoken":
+            last = ops.max(real * positions, axis=1, keepdims=True)
+            return ops.cast(positions == last, real.dtype)
+        if self.how == "weightedmean":
+            return real * positions
+        return real
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[2])
@@ -169,8 +187,10 @@ def build_pooled(model: keras.Model, pooling, num_layers: int = 1, dense=(), ski
     """
     layers = list(range(-num_layers, 0)) if pooling == "last" else [-1]
     states = build_hidden_states(model, layers=layers)
+
     embeddings = []
-    for how in [pooling] if isinstance(pooling, str) else pooling:
+    poolings = [pooling] if isinstance(pooling, str) else pooling
+    for how in poolings:
         if how == "last":
             embeddings += [TokenPooling("mean", skip)(state) for state in states.outputs]
         elif how == "pooler":
@@ -179,9 +199,16 @@ def build_pooled(model: keras.Model, pooling, num_layers: int = 1, dense=(), ski
             pool = Extract() if how == "cls" and not skip else TokenPooling(how, skip)
             embeddings.append(pool(states.outputs[0]))
     vector = keras.layers.Concatenate()(embeddings) if len(embeddings) > 1 else embeddings[0]
+
     for weights in dense:
-        has_bias = weights.bias is not None
-        layer = keras.layers.Dense(weights.shape[1], weights.activation, use_bias=has_bias)
-        vector = layer(vector)
-        layer.set_weights([weights.kernel, weights.bias][: 1 + has_bias])
+        vector = _apply_dense(weights, vector)
     return BertModel(states.inputs, vector, spec=None)
+
+
+def _apply_dense(weights, x):
+    """Apply a `kbert.checkpoints.sentence_settings.SentenceDense` as a layer."""
+    has_bias = weights.bias is not None
+    layer = keras.layers.Dense(weights.shape[1], weights.activation, use_bias=has_bias)
+    y = layer(x)
+    layer.set_weights([weights.kernel, weights.bias] if has_bias else [weights.kernel])
+    return y

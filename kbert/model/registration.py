@@ -23,6 +23,7 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name != "keras" or self not in sys.meta_path:
             return None
+
         index = sys.meta_path.index(self)
         sys.meta_path.remove(self)  # else the search below would come back here
         try:
@@ -31,6 +32,7 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
             sys.meta_path.insert(index, self)
         if spec is None or spec.loader is None:
             return spec
+
         execute = spec.loader.exec_module
 
         def exec_module(module):
@@ -75,11 +77,16 @@ def backend_errors_in_one_line() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name not in (*BACKENDS, "openvino"):
             raise
-        others = [name for name in BACKENDS if name != error.name]
-        way = extras.install(error.name) if error.name in BACKENDS else "pip install openvino"
-        line = f"Keras computes with the backend {error.name}, which is not installed: {way}, or "
-        if installed := next(filter(extras.is_installed, others), None):
-            line += f"set KERAS_BACKEND={installed}, which is"
-        else:
-            line += f"{' or '.join(others)} and set KERAS_BACKEND to that"
-        raise ImportError(line, name=error.name) from None
+        raise ImportError(_explain_missing(error.name), name=error.name) from None
+
+
+def _explain_missing(backend: str) -> str:
+    """Return an error message for a backend that is not installed."""
+    alternatives = [name for name in BACKENDS if name != backend]
+    installed = [name for name in alternatives if extras.is_installed(name)]
+    command = extras.install(backend) if backend in BACKENDS else "pip install openvino"
+
+    line = f"Keras computes with the backend {backend}, which is not installed: {command}, or "
+    if installed:
+        return f"{line}set KERAS_BACKEND={installed[0]}, which is"
+    return f"{line}{' or '.join(alternatives)} and set KERAS_BACKEND to that"

@@ -17,15 +17,15 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     Raises:
         ValueError: the model is not functional, so it has no graph.
     """
-    result = []
+    rows = []
     for operation, outputs, sources, _ in keras_internals.calls(model):
         shapes = [str(tuple(tensor.shape)) for tensor in outputs]
-        connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
         shape = shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]"
+        connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
         count = operation.count_params() if hasattr(operation, "count_params") else 0
         kind = type(operation).__name__
-        result.append(Row(operation.name, kind, shape, count, ", ".join(connections)))
-    return tuple(result)
+        rows.append(Row(operation.name, kind, shape, count, ", ".join(connections)))
+    return tuple(rows)
 
 
 def read_spec_arguments(model) -> dict:

@@ -15,9 +15,21 @@ from collections.abc import Callable, Iterator
 from kbert.ops.devices import WITH_GRADIENTS, device_names
 
 _OPERATIONS = {
-    *("attention", "attention_probs", "bias_activation", "cross_entropy", "dense", "dropout"),
-    *("embedding_lookup", "embedding_lookup_and_table", "gather_positions", "keep_mask"),
-    *("layer_norm", "linear", "project_heads", "self_attention", "tied_logits"),
+    "attention",
+    "attention_probs",
+    "bias_activation",
+    "cross_entropy",
+    "dense",
+    "dropout",
+    "embedding_lookup",
+    "embedding_lookup_and_table",
+    "gather_positions",
+    "keep_mask",
+    "layer_norm",
+    "linear",
+    "project_heads",
+    "self_attention",
+    "tied_logits",
 }
 # The modules with a backend's versions on a device, the fastest first; else the backend's own
 _MODULES: dict[tuple, tuple] = {
@@ -64,11 +76,13 @@ def device_kind() -> str:
 @functools.cache
 def _select(name: str, backend: str, device: str | None) -> Callable:
     """Return the fastest function of an operation."""
-    own = (backend,) if backend in WITH_GRADIENTS else ()  # numpy and openvino have none
-    modules = _MODULES.get((backend, device or _device_here()), own)
+    of_backend = (backend,) if backend in WITH_GRADIENTS else ()  # numpy and openvino have none
+    modules = _MODULES.get((backend, device or _device_here()), of_backend)
     if modules[:1] == ("tensorflow_gpu",) and not _has_jax_kernels(device is None):
         modules = modules[1:]
-    for module in map(importlib.import_module, (f"kbert.ops.{one}" for one in modules)):
+
+    for module_name in modules:
+        module = importlib.import_module(f"kbert.ops.{module_name}")
         if hasattr(module, name):
             return getattr(module, name)
     return getattr(importlib.import_module("kbert.ops.reference"), name)
@@ -84,14 +98,20 @@ def _has_jax_kernels(here: bool) -> bool:
         if here:
             module.run_kernel()
     except Exception as error:  # XLA's compiler, the driver and other versions of JAX have many
-        lines = [one.strip() for one in str(error).splitlines() if one.strip()]
-        reasons = [one for one in lines if not one.startswith("[[")] or lines or [""]
         _logger.warning(
             "attention and LayerNorm on this GPU are TensorFlow's own, which are slower: %s: %s",
-            *(type(error).__name__, reasons[-1][:300]),
+            type(error).__name__,
+            _last_reason(error)[:300],
         )
         return False
     return True
+
+
+def _last_reason(error: Exception) -> str:
+    """Return the last line of an error that is no node of TensorFlow's graph, such as "[[{{"."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reasons = [line for line in lines if not line.startswith("[[")] or lines
+    return reasons[-1] if reasons else ""
 
 
 def __getattr__(name: str):

@@ -25,7 +25,8 @@ def device_names() -> list[str]:
     if keras.backend.backend() == "jax":
         import jax
 
-        names = [one.device_kind for one in jax.local_devices() if one.platform != "cpu"]
+        devices = jax.local_devices()
+        names = [device.device_kind for device in devices if device.platform != "cpu"]
     elif keras.backend.backend() == "torch":
         import torch
 

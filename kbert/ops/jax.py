@@ -35,6 +35,7 @@ def _attention_backward(rate, residuals, gradient):
     query, key, value, mask, signed = residuals
     batch, heads, length, size = query.shape
     gradient = jnp.moveaxis(gradient.reshape(batch, length, heads, size), 1, 2)
+
     of_value = jnp.matmul(_keep(signed, rate).mT, gradient)
     of_probs = _wide(jnp.matmul(gradient, value.mT))
     if rate:
@@ -44,6 +45,7 @@ def _attention_backward(rate, residuals, gradient):
     if mask is not None:  # a query without a key has probabilities, and no gradient
         of_scores = jnp.where(mask, of_scores, 0.0)
     of_scores = of_scores.astype(query.dtype)
+
     scale = size**-0.5
     of_query = jnp.matmul(of_scores, key) * scale
     of_key = jnp.matmul(of_scores.mT, query * scale)
@@ -55,7 +57,9 @@ attention.defvjp(_attention_forward, _attention_backward)
 
 def _keep(signed, rate: float):
     """Return the scaled probabilities that dropout keeps."""
-    return jnp.maximum(signed, 0) * jnp.asarray(1 / (1 - rate), signed.dtype) if rate else signed
+    if not rate:
+        return signed
+    return jnp.maximum(signed, 0) * jnp.asarray(1 / (1 - rate), signed.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -70,17 +74,23 @@ def _layer_norm_forward(x, gamma, beta, epsilon):
 
 def _layer_norm_backward(epsilon, residuals, gradient):
     x, gamma, beta = residuals
-    wide, gradient, gamma32 = _flatten(_wide(x)), _flatten(_wide(gradient)), _wide(gamma)
+    wide = _flatten(_wide(x))
+    gradient = _flatten(_wide(gradient))
+    gamma32 = _wide(gamma)
+
     centered = wide - jnp.mean(wide, -1, keepdims=True)
     scale = jax.lax.rsqrt(jnp.mean(jnp.square(centered), -1, keepdims=True) + epsilon)
     unit = centered * scale
+
     product = gradient * unit
     column = gamma32[:, None] / x.shape[-1]  # (H, 1)
-    means = jnp.matmul(gradient, column), jnp.matmul(product, column)  # (N, 1) each
-    of_x = (gradient * gamma32 - unit * means[1] - means[0]) * scale
-    of_gamma, of_beta = jnp.sum(product, 0), jnp.sum(gradient, 0)
+    of_mean = jnp.matmul(gradient, column)  # (N, 1)
+    of_scale = jnp.matmul(product, column)  # (N, 1)
+    of_x = (gradient * gamma32 - unit * of_scale - of_mean) * scale
     of_x = of_x.reshape(x.shape).astype(x.dtype)
-    return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
+    of_gamma = jnp.sum(product, 0).astype(gamma.dtype)
+    of_beta = jnp.sum(gradient, 0).astype(beta.dtype)
+    return of_x, of_gamma, of_beta
 
 
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
@@ -110,7 +120,8 @@ def _lookup_forward(table, ids, dtype):
 
 def _lookup_backward(dtype, ids, gradients):
     lookup_gradient, table_gradient = gradients
-    return table_gradient.astype(lookup_gradient.dtype).at[ids].add(lookup_gradient), None
+    total = table_gradient.astype(lookup_gradient.dtype)
+    return total.at[ids].add(lookup_gradient), None
 
 
 _lookup_and_table.defvjp(_lookup_forward, _lookup_backward)
@@ -133,11 +144,13 @@ def _cross_entropy_forward(logits, labels, weights):
     classes = jnp.arange(wide.shape[-1], dtype=labels.dtype)
     largest = jnp.max(wide, -1, keepdims=True)
     total = jnp.sum(jnp.exp(wide - largest), -1, keepdims=True)
-    own = jnp.sum(jnp.where(classes == labels[..., None], wide, 0.0), -1)
+    label_logits = jnp.sum(jnp.where(classes == labels[..., None], wide, 0.0), -1)
+    losses = (jnp.log(total) + largest)[..., 0] - label_logits
+
     first = jnp.min(jnp.where(wide == largest, classes, wide.shape[-1]), -1)  # as argmax
-    losses = (jnp.log(total) + largest)[..., 0] - own
     hits = (first == labels).astype("float32")
-    sums = jnp.stack([jnp.sum(weights * one) for one in (losses, hits, jnp.ones_like(losses))])
+    values = (losses, hits, jnp.ones_like(losses))
+    sums = jnp.stack([jnp.sum(weights * value) for value in values])
     return sums, (logits, labels, weights, largest, 1 / total)
 
 

@@ -42,19 +42,31 @@ def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None, 
     groups = [(x, kernels, biases)]
     if queries is not None:
         groups = [(queries, kernels[:1], biases[:1]), (x, kernels[1:], biases[1:])]
+
     if kernels[0].shape[-1] not in SIZES:
-        query, key, value = (one for group in groups for one in project_heads(*group))
+        heads = []
+        for group in groups:
+            heads += project_heads(*group)
+        query, key, value = heads
         return attention(query, key, value, mask, rate, seed)
-    groups = [(one, *(_join(arrays, x.dtype) for arrays in others)) for one, *others in groups]
-    return _self_attention(groups, _as_int8(mask), seed, rate, kernels[0].shape[1:])
+
+    joined = []
+    for array, kernels_of_group, biases_of_group in groups:
+        kernel = _join(kernels_of_group, x.dtype)
+        bias = _join(biases_of_group, x.dtype)
+        joined.append((array, kernel, bias))
+    return _self_attention(joined, _as_int8(mask), seed, rate, kernels[0].shape[1:])
 
 
 def _join(arrays, dtype):
     """Return arrays (…, A, D) side by side, (…, n·A·D); None of None."""
     if arrays[0] is None:
         return None
-    arrays = [jnp.asarray(one).astype(dtype) for one in arrays]
-    return jnp.concatenate([one.reshape(*one.shape[:-2], -1) for one in arrays], -1)
+    flat = []
+    for array in arrays:
+        array = jnp.asarray(array).astype(dtype)
+        flat.append(array.reshape(*array.shape[:-2], -1))
+    return jnp.concatenate(flat, -1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
@@ -67,8 +79,10 @@ def _self_attention_forward(groups, mask, seed, rate, shape):
     heads = []
     for x, kernel, bias in groups:
         y = linear(x, kernel)
-        y = y if bias is None else y + bias  # in cuBLAS: attention reads the sum
+        if bias is not None:
+            y = y + bias  # in cuBLAS: attention reads the sum
         heads.append(y.reshape(*x.shape[:2], -1, *shape))
+
     context, residuals = _attention_forward(heads, mask, seed, rate)
     return context.reshape(*context.shape[:2], -1), (groups, residuals)
 
@@ -76,13 +90,16 @@ def _self_attention_forward(groups, mask, seed, rate, shape):
 def _self_attention_backward(rate, shape, residuals, gradient):
     groups, of_attention = residuals
     gradient = gradient.reshape(*gradient.shape[:2], *shape)
+    of_heads, sums_of_heads = _attention_gradients(rate, of_attention, gradient)
+
     of_groups = []
-    gradients = _attention_gradients(rate, of_attention, gradient)
-    for (x, kernel, bias), heads, sums in zip(groups, *gradients, strict=True):
-        heads = heads.reshape(-1, kernel.shape[1])
-        of_x = jnp.matmul(heads, kernel.T).reshape(x.shape)
-        of_kernel = jnp.matmul(x.reshape(-1, x.shape[-1]).T, heads)
-        of_bias = None if bias is None else sums.sum((0, 1)).reshape(-1).astype(bias.dtype)
+    for (x, kernel, bias), of_y, sums in zip(groups, of_heads, sums_of_heads, strict=True):
+        of_y = of_y.reshape(-1, kernel.shape[1])
+        of_x = jnp.matmul(of_y, kernel.T).reshape(x.shape)
+        of_kernel = jnp.matmul(x.reshape(-1, x.shape[-1]).T, of_y)
+        of_bias = None
+        if bias is not None:
+            of_bias = sums.sum((0, 1)).reshape(-1).astype(bias.dtype)
         of_groups.append((of_x, of_kernel, of_bias))
     return of_groups, None, None
 
@@ -106,12 +123,14 @@ def _attention(heads: list, mask, seed, rate):
 def _attention_forward(heads, mask, seed, rate):
     sizes = _Sizes.from_heads(heads, rate)
     batch, rows, _, count, size = heads[0].shape
-    context = jax.ShapeDtypeStruct((batch, rows, count, size), heads[0].dtype)
-    of_rows = jax.ShapeDtypeStruct((batch, count, rows), "float32")
+
     inputs = sizes.heads(heads) | {"mask": mask, "seed": seed}
     in_specs = sizes.head_specs(of_block=True) | sizes.mask_specs(mask)
+    context = jax.ShapeDtypeStruct((batch, rows, count, size), heads[0].dtype)
+    of_rows = jax.ShapeDtypeStruct((batch, count, rows), "float32")
     outputs = {"context": context, "highest": of_rows, "total": of_rows}
     out_specs = sizes.row_specs(of_block=True)
+
     blocks = pallas.cdiv(sizes.rows, _BLOCK), batch, count
     results = _call(_attention_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
     return results["context"], (heads, {"mask": mask, "seed": seed, **results})
@@ -119,25 +138,32 @@ def _attention_forward(heads, mask, seed, rate):
 
 def _attention_gradients(rate, residuals, gradient) -> tuple[list, list]:
     """Return the gradients of the heads, and each one's sums over blocks of rows."""
-    heads, others = residuals
+    heads, saved = residuals
     sizes = _Sizes.from_heads(heads, rate)
-    inputs = sizes.heads(heads) | others | {"gradient": gradient}
+
+    inputs = sizes.heads(heads) | saved | {"gradient": gradient}
     in_specs = sizes.head_specs(of_block=False) | sizes.mask_specs(inputs["mask"])
     in_specs |= sizes.row_specs(of_block=False)
     in_specs["gradient"] = in_specs["context"]
+
     outputs: dict = {"heads": [], "sums": []}
     out_specs: dict = {"heads": [], "sums": []}
-    for one in heads:
-        batch, rows, *shape = one.shape
-        outputs["heads"].append(jax.ShapeDtypeStruct(one.shape, one.dtype))
-        blocks = batch, pallas.cdiv(rows, _BLOCK), *shape
-        outputs["sums"].append(jax.ShapeDtypeStruct(blocks, "float32"))
-        for name, rows_of_block in (("heads", _BLOCK), ("sums", None)):
-            block = None, rows_of_block, shape[0], None, sizes.size
-            out_specs[name].append(pallas.BlockSpec(block, lambda i, b, h: (b, i, 0, h, 0)))
+    for array in heads:
+        batch, length, *shape = array.shape
+        sums_shape = batch, pallas.cdiv(length, _BLOCK), *shape
+        outputs["heads"].append(jax.ShapeDtypeStruct(array.shape, array.dtype))
+        outputs["sums"].append(jax.ShapeDtypeStruct(sums_shape, "float32"))
+        out_specs["heads"].append(_part_spec((None, _BLOCK, shape[0], None, sizes.size)))
+        out_specs["sums"].append(_part_spec((None, None, shape[0], None, sizes.size)))
+
     blocks = pallas.cdiv(max(sizes.rows, sizes.columns), _BLOCK), batch, sizes.head_count
     results = _call(_attention_gradient_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
     return results["heads"], results["sums"]
+
+
+def _part_spec(block: tuple) -> pallas.BlockSpec:
+    """Return the spec of a block of the rows of one sequence and head, all its parts."""
+    return pallas.BlockSpec(block, lambda i, b, h: (b, i, 0, h, 0))
 
 
 def _attention_backward(rate, residuals, gradient):
@@ -148,11 +174,13 @@ _attention.defvjp(_attention_forward, _attention_backward)
 
 
 def _call(kernel, sizes, grid, inputs, in_specs, outputs, out_specs):
-    in_specs = {name: None if inputs[name] is None else in_specs[name] for name in inputs}
+    specs_of_inputs = {}
+    for name, array in inputs.items():
+        specs_of_inputs[name] = None if array is None else in_specs[name]
     return pallas.pallas_call(
         functools.partial(kernel, sizes),
         grid=grid,
-        in_specs=[in_specs],
+        in_specs=[specs_of_inputs],
         out_specs=out_specs,
         out_shape=outputs,
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
@@ -184,9 +212,12 @@ class _Sizes(NamedTuple):
 
     @classmethod
     def from_heads(cls, heads: list, rate: float):
-        (_, rows, _, count, size), columns = heads[0].shape, heads[-1].shape[1]
-        places = tuple((n, part) for n, one in enumerate(heads) for part in range(one.shape[2]))
-        return cls(count, rows, columns, size, rate, places)
+        _, rows, _, count, size = heads[0].shape
+        columns = heads[-1].shape[1]
+        places: list[tuple[int, int]] = []
+        for n, array in enumerate(heads):
+            places += [(n, part) for part in range(array.shape[2])]
+        return cls(count, rows, columns, size, rate, tuple(places))
 
     def heads(self, heads: list) -> dict:
         """Return the array of each of query, key and value."""
@@ -195,21 +226,31 @@ class _Sizes(NamedTuple):
     def head_specs(self, of_block: bool) -> dict:
         """Return the specs of all keys and values, and of a block's queries, or of all."""
 
-        def spec(length, part, blocked):
-            shape = None, length, None, None, self.size
-            return pallas.BlockSpec(shape, lambda i, b, h: (b, i if blocked else 0, part, h, 0))
+        def spec(length, part, is_blocked):
+            def index(i, b, h):
+                return b, (i if is_blocked else 0), part, h, 0
 
-        lengths = (_BLOCK if of_block else self.rows), self.columns, self.columns
-        blocked = of_block, False, False
-        specs = map(spec, lengths, (part for _, part in self.places), blocked)
-        return dict(zip(_HEADS, specs, strict=True))
+            return pallas.BlockSpec((None, length, None, None, self.size), index)
+
+        query, key, value = [part for _, part in self.places]
+        return {
+            "query": spec(_BLOCK if of_block else self.rows, query, of_block),
+            "key": spec(self.columns, key, False),
+            "value": spec(self.columns, value, False),
+        }
 
     def row_specs(self, of_block: bool) -> dict:
         """Return the specs of contexts and sums of a block's queries, or of all."""
         rows = _BLOCK if of_block else self.rows
-        shape = None, rows, None, self.size
-        context = pallas.BlockSpec(shape, lambda i, b, h: (b, i if of_block else 0, h, 0))
-        sums = pallas.BlockSpec((None, None, rows), lambda i, b, h: (b, h, i if of_block else 0))
+
+        def context_index(i, b, h):
+            return b, (i if of_block else 0), h, 0
+
+        def sums_index(i, b, h):
+            return b, h, (i if of_block else 0)
+
+        context = pallas.BlockSpec((None, rows, None, self.size), context_index)
+        sums = pallas.BlockSpec((None, None, rows), sums_index)
         return {"context": context, "highest": sums, "total": sums}
 
     def mask_specs(self, mask) -> dict:
@@ -220,7 +261,9 @@ class _Sizes(NamedTuple):
         batch, heads, *shape = mask.shape
 
         def index(i, b, h):
-            return b if batch > 1 else 0, h if heads > 1 else 0, 0, 0
+            i_batch = b if batch > 1 else 0
+            i_head = h if heads > 1 else 0
+            return i_batch, i_head, 0, 0
 
         return specs | {"mask": pallas.BlockSpec((None, None, *shape), index)}
 
@@ -228,6 +271,7 @@ class _Sizes(NamedTuple):
         """Return the masked scores of a tile, float32; -inf behind the last key."""
         query = query * jnp.asarray(self.size**-0.5, query.dtype)
         scores = _product(query, key.T)
+
         columns = column + jnp.arange(_BLOCK)
         inside = (columns < self.columns)[None, :]
         if mask_ref is not None:
@@ -242,7 +286,8 @@ class _Sizes(NamedTuple):
         if not self.rate:
             return probs
         rows = head * self.rows + row + jnp.arange(_BLOCK)
-        index = rows[:, None] * self.columns + (column + jnp.arange(_BLOCK))[None, :]
+        columns = column + jnp.arange(_BLOCK)
+        index = rows[:, None] * self.columns + columns[None, :]
         keep = reference.keep_at(index, self.rate, seed_ref[0], seed_ref[1], _Ops)
         return jnp.where(keep, probs * (1 / (1 - self.rate)), 0.0)
 
@@ -274,24 +319,38 @@ def _attention_kernel(sizes, inputs, outputs):
     query = _load(inputs["query"], 0, left)
 
     def add_keys(block, sums):
-        context, highest, total = sums
-        column = block * _BLOCK
-        key, value = (_load(inputs[name], column, sizes.columns) for name in ("key", "value"))
-        scores = sizes.scores(query, key, inputs["mask"], row, column)
-        higher = jnp.maximum(highest, jnp.max(scores, -1))
-        probs = jnp.exp(scores - higher[:, None])
-        change = jnp.exp(highest - higher)
-        dropped = sizes.drop(probs, inputs["seed"], head, row, column)
-        context = context * change[:, None] + _product(dropped.astype(value.dtype), value)
-        return context, higher, total * change + jnp.sum(probs, -1)
+        return _add_tile(sizes, inputs, head, query, row, block * _BLOCK, sums)
 
-    nothing = jnp.zeros((_BLOCK, sizes.size), "float32")
-    sums = nothing, jnp.full((_BLOCK,), -jnp.inf, "float32"), jnp.zeros((_BLOCK,), "float32")
+    context = jnp.zeros((_BLOCK, sizes.size), "float32")
+    highest = jnp.full((_BLOCK,), -jnp.inf, "float32")
+    total = jnp.zeros((_BLOCK,), "float32")
     blocks = pallas.cdiv(sizes.columns, _BLOCK)
-    context, highest, total = jax.lax.fori_loop(0, blocks, add_keys, sums)
+    sums = jax.lax.fori_loop(0, blocks, add_keys, (context, highest, total))
+
+    context, highest, total = sums
     _store(outputs["context"].at[...], context / total[:, None], left)
     _store(outputs["highest"].at[...], highest, left)
     _store(outputs["total"].at[...], total, left)
+
+
+def _add_tile(sizes, inputs, head, query, row, column, sums) -> tuple:
+    """Add a block of keys to the sums of a block of queries, scaled to the new highest scores.
+
+    Milakov & Gimelshein 2018, arXiv 1805.02867: the softmax is computed in one pass.
+    """
+    context, highest, total = sums
+    key = _load(inputs["key"], column, sizes.columns)
+    value = _load(inputs["value"], column, sizes.columns)
+
+    scores = sizes.scores(query, key, inputs["mask"], row, column)
+    higher = jnp.maximum(highest, jnp.max(scores, -1))
+    probs = jnp.exp(scores - higher[:, None])
+    change = jnp.exp(highest - higher)
+    total = total * change + jnp.sum(probs, -1)
+
+    dropped = sizes.drop(probs, inputs["seed"], head, row, column)
+    context = context * change[:, None] + _product(dropped.astype(value.dtype), value)
+    return context, higher, total
 
 
 def _attention_gradient_kernel(sizes, inputs, outputs):
@@ -299,56 +358,76 @@ def _attention_gradient_kernel(sizes, inputs, outputs):
     block = pallas.program_id(0)
     start = block * _BLOCK
     head = pallas.program_id(1) * sizes.head_count + pallas.program_id(2)
-    row_blocks, column_blocks = (
-        pallas.cdiv(length, _BLOCK) for length in (sizes.rows, sizes.columns)
-    )
-    nothing = jnp.zeros((_BLOCK, sizes.size), "float32")
-    tile = functools.partial(_tile_gradients, sizes, inputs, head)
-
-    def load_keys(column):
-        return [_load(inputs[name], column, sizes.columns) for name in ("key", "value")]
-
-    def store(head, x, end):
-        array, part = sizes.places[head]
-        part = pallas.ds(part, 1)
-        _store(outputs["heads"][array].at[:, part, :], x[:, None], end - start)
-        outputs["sums"][array][part, :] = jnp.sum(x, 0)[None]
+    row_blocks = pallas.cdiv(sizes.rows, _BLOCK)
+    column_blocks = pallas.cdiv(sizes.columns, _BLOCK)
 
     @pallas.when(block < column_blocks)
     def _():
-        key, value = load_keys(start)
-
-        def add_queries(of_queries, sums):
-            row = of_queries * _BLOCK
-            query = _load(inputs["query"], row, sizes.rows)
-            probs, of_scores, gradient = tile(query, key, value, row, start)
-            of_key, of_value = _product(of_scores.T, query), _product(probs.T, gradient)
-            return sums[0] + of_key, sums[1] + of_value
-
-        sums = jax.lax.fori_loop(0, row_blocks, add_queries, (nothing, nothing))
-        store(1, sums[0], sizes.columns)
-        store(2, sums[1], sizes.columns)
+        of_key, of_value = _sum_key_gradients(sizes, inputs, head, start, row_blocks)
+        _store_gradient(sizes, outputs, 1, of_key, start, sizes.columns)
+        _store_gradient(sizes, outputs, 2, of_value, start, sizes.columns)
 
     @pallas.when(block < row_blocks)
     def _():
-        query = _load(inputs["query"], start, sizes.rows)
+        of_query = _sum_query_gradients(sizes, inputs, head, start, column_blocks)
+        _store_gradient(sizes, outputs, 0, of_query, start, sizes.rows)
 
-        def add_keys(of_keys, total):
-            column = of_keys * _BLOCK
-            key, value = load_keys(column)
-            return total + _product(tile(query, key, value, start, column)[1], key)
 
-        store(0, jax.lax.fori_loop(0, column_blocks, add_keys, nothing), sizes.rows)
+def _sum_key_gradients(sizes, inputs, head, column, row_blocks) -> tuple:
+    """Return the gradients of a block of keys and of values: sums over all blocks of queries."""
+    tile = functools.partial(_tile_gradients, sizes, inputs, head)
+    key = _load(inputs["key"], column, sizes.columns)
+    value = _load(inputs["value"], column, sizes.columns)
+
+    def add_queries(block, sums):
+        of_key, of_value = sums
+        row = block * _BLOCK
+        query = _load(inputs["query"], row, sizes.rows)
+        probs, of_scores, gradient = tile(query, key, value, row, column)
+        of_key = of_key + _product(of_scores.T, query)
+        of_value = of_value + _product(probs.T, gradient)
+        return of_key, of_value
+
+    zeros = jnp.zeros((_BLOCK, sizes.size), "float32")
+    return jax.lax.fori_loop(0, row_blocks, add_queries, (zeros, zeros))
+
+
+def _sum_query_gradients(sizes, inputs, head, row, column_blocks):
+    """Return the gradient of a block of queries: a sum over all blocks of keys."""
+    tile = functools.partial(_tile_gradients, sizes, inputs, head)
+    query = _load(inputs["query"], row, sizes.rows)
+
+    def add_keys(block, of_query):
+        column = block * _BLOCK
+        key = _load(inputs["key"], column, sizes.columns)
+        value = _load(inputs["value"], column, sizes.columns)
+        _, of_scores, _ = tile(query, key, value, row, column)
+        return of_query + _product(of_scores, key)
+
+    zeros = jnp.zeros((_BLOCK, sizes.size), "float32")
+    return jax.lax.fori_loop(0, column_blocks, add_keys, zeros)
+
+
+def _store_gradient(sizes, outputs, number: int, x, start, end: int):
+    """Store a block of query's, key's or value's gradient (number 0, 1 or 2), and its sums."""
+    array, part = sizes.places[number]
+    part = pallas.ds(part, 1)
+    _store(outputs["heads"][array].at[:, part, :], x[:, None], end - start)
+    outputs["sums"][array][part, :] = jnp.sum(x, 0)[None]
 
 
 def _tile_gradients(sizes, inputs, head, query, key, value, row, column):
     """Return a tile's probabilities after dropout, and the gradients of scores and contexts."""
-    names = "gradient", "context", "highest", "total"
-    gradient, context, highest, total = (_load(inputs[name], row, sizes.rows) for name in names)
+    gradient = _load(inputs["gradient"], row, sizes.rows)
+    context = _load(inputs["context"], row, sizes.rows)
+    highest = _load(inputs["highest"], row, sizes.rows)
+    total = _load(inputs["total"], row, sizes.rows)
     total = jnp.where(total > 0, total, 1.0)  # 0 behind the last row
+
     scores = sizes.scores(query, key, inputs["mask"], row, column)
     probs = jnp.exp(scores - highest[:, None]) / total[:, None]
     dropped = sizes.drop(probs, inputs["seed"], head, row, column)
+
     mean = jnp.sum(_wide(gradient) * _wide(context), -1)
     of_scores = dropped * _product(gradient, value.T) - probs * mean[:, None]
     of_scores = jnp.where(scores > reference.LOWEST, of_scores * sizes.size**-0.5, 0.0)
@@ -378,8 +457,11 @@ def linear(x, kernel, bias=None):
 
     The bias is added in float32, by the kernel that reads y: cuBLAS would need a cast of its own.
     """
-    y = _linear(x.reshape(-1, x.shape[-1]), jnp.asarray(kernel)).reshape(*x.shape[:-1], -1)
-    return y if bias is None else (_wide(y) + _wide(jnp.asarray(bias))).astype(y.dtype)
+    rows = x.reshape(-1, x.shape[-1])
+    y = _linear(rows, jnp.asarray(kernel)).reshape(*x.shape[:-1], -1)
+    if bias is None:
+        return y
+    return (_wide(y) + _wide(jnp.asarray(bias))).astype(y.dtype)
 
 
 @jax.custom_vjp
@@ -436,23 +518,38 @@ def _add_rows(table, ids, rows):
     numbers. Here the ids are sorted, and a scatter writes each row of the table once.
     """
     size, width = table.shape
+    ids, rows = _sort_by_id(ids, rows, no_id=size)
+    sums = _sum_equal_ids(ids, rows)
+
+    ids = ids.reshape(-1)
+    is_last = ids != jnp.append(ids[1:], size + 1)
+    no_row = size + 1 + jnp.arange(len(ids))  # behind the table, another one for each
+    indices = jnp.where(is_last, ids, no_row)
+    sums = sums.reshape(-1, width).astype(table.dtype)
+    return table.at[indices].add(sums, mode="drop", unique_indices=True)
+
+
+def _sort_by_id(ids, rows, no_id: int) -> tuple:
+    """Return ids and rows in the order of the ids, in blocks; the last one is filled by `no_id`."""
     spare = -len(ids) % _SORTED_ROWS
-    ids = jnp.pad(ids, (0, spare), constant_values=size)  # no row of the table
+    ids = jnp.pad(ids, (0, spare), constant_values=no_id)
+    rows = jnp.pad(rows, ((0, spare), (0, 0)))
     order = jnp.argsort(ids)
-    rows = jnp.pad(rows, ((0, spare), (0, 0)))[order].reshape(-1, _SORTED_ROWS, width)
-    ids = ids[order].reshape(-1, _SORTED_ROWS)
+    sorted_ids = ids[order].reshape(-1, _SORTED_ROWS)
+    sorted_values = rows[order].reshape(-1, _SORTED_ROWS, rows.shape[1])
+    return sorted_ids, sorted_values
+
+
+def _sum_equal_ids(ids, rows):
+    """Return for each row the sum of the rows with its id, in its block and in earlier ones."""
     is_equal = ids[:, :, None] == ids[:, None]  # (blocks, rows, rows)
     sums = _multiply_exactly(is_equal, rows, "float32")  # of each row's equals in its block
+
     # An id that goes on from earlier blocks is the last one of those, and the first one here.
     blocks = jnp.arange(len(ids))
     goes_on = (ids[:, :1] == ids[:, -1]) & (blocks[:, None] > blocks)
     earlier = _multiply_exactly(goes_on, sums[:, -1], "float32")[:, None]  # (blocks, 1, H)
-    sums = sums + jnp.where((ids == ids[:, :1])[..., None], earlier, 0.0)
-    ids = ids.reshape(-1)
-    is_last = ids != jnp.append(ids[1:], size + 1)
-    places = jnp.where(is_last, ids, size + 1 + jnp.arange(len(ids)))  # others: none, each its own
-    sums = sums.reshape(-1, width).astype(table.dtype)
-    return table.at[places].add(sums, mode="drop", unique_indices=True)
+    return sums + jnp.where((ids == ids[:, :1])[..., None], earlier, 0.0)
 
 
 def _multiply_exactly(chosen, x, dtype):
@@ -487,7 +584,8 @@ def project_heads(x, kernels, biases):
     heads = []
     for kernel, bias in zip(kernels, biases, strict=True):
         shape = kernel.shape
-        bias = None if bias is None else jnp.asarray(bias).reshape(-1)
+        if bias is not None:
+            bias = jnp.asarray(bias).reshape(-1)
         y = linear(x, jnp.asarray(kernel).reshape(shape[0], -1), bias)
         heads.append(jnp.moveaxis(y.reshape(*x.shape[:2], *shape[1:]), 2, 1))
     return heads
@@ -531,9 +629,13 @@ def _normalized(x, inside, width: int, epsilon: float):
 def _layer_norm_kernel(rows, epsilon, x_ref, gamma_ref, beta_ref, y_ref):
     width = x_ref.shape[1]
     columns, inside = _columns(width)
-    mask = (pallas.program_id(0) * _ROWS + jnp.arange(_ROWS) < rows)[:, None] & inside
-    unit, _ = _normalized(_load_rows(x_ref, 0, columns, mask), inside, width, epsilon)
-    gamma, beta = (_wide(_load_vector(ref, columns)) for ref in (gamma_ref, beta_ref))
+    row = pallas.program_id(0) * _ROWS
+    mask = (row + jnp.arange(_ROWS) < rows)[:, None] & inside
+    x = _load_rows(x_ref, 0, columns, mask)
+    gamma = _wide(_load_vector(gamma_ref, columns))
+    beta = _wide(_load_vector(beta_ref, columns))
+
+    unit, _ = _normalized(x, inside, width, epsilon)
     y = (unit * gamma + beta).astype(y_ref.dtype)
     triton.store(y_ref.at[:, columns], y, mask=mask)
 
@@ -556,10 +658,11 @@ def _load_vector(ref, columns):
 def _layer_norm_backward(epsilon, residuals, gradient):
     x, gamma, beta = residuals
     rows, width = x.shape
+    parts = min(_PARTS, pallas.cdiv(rows, _ROWS))
     whole = pallas.BlockSpec((rows, width), lambda i: (0, 0))
     part = pallas.BlockSpec((None, 2, width), lambda i: (i, 0, 0))
-    parts = min(_PARTS, pallas.cdiv(rows, _ROWS))
     sums = jax.ShapeDtypeStruct((parts, 2, width), "float32")
+
     of_x, of_vectors = pallas.pallas_call(
         functools.partial(_layer_norm_backward_kernel, epsilon, pallas.cdiv(rows, parts)),
         grid=(parts,),
@@ -569,6 +672,7 @@ def _layer_norm_backward(epsilon, residuals, gradient):
         compiler_params=triton.CompilerParams(num_warps=4),
         interpret=INTERPRETED,
     )(x, gamma, gradient)
+
     of_gamma, of_beta = of_vectors.sum(0)
     return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
 
@@ -586,23 +690,31 @@ def _layer_norm_backward_kernel(epsilon, count, x_ref, gamma_ref, gradient_ref, 
     end = jnp.minimum(first + count, rows)
 
     def add_rows(block, sums):
+        of_gamma, of_beta = sums
         row = first + block * _ROWS
         mask = (row + jnp.arange(_ROWS) < end)[:, None] & inside
-        unit, scale = _normalized(_load_rows(x_ref, row, columns, mask), inside, width, epsilon)
+        x = _load_rows(x_ref, row, columns, mask)
         gradient = _wide(_load_rows(gradient_ref, row, columns, mask))
-        of_unit = gradient * gamma
-        means = (jnp.sum(one, -1, keepdims=True) / width for one in (of_unit, of_unit * unit))
-        of_mean, of_scale = means
-        of_x = (of_unit - of_mean - unit * of_scale) * scale
+        unit, scale = _normalized(x, inside, width, epsilon)
+
+        of_x = _input_gradient(gradient * gamma, unit, scale, width)
         block_ref = of_x_ref.at[pallas.ds(row, _ROWS), columns]
         triton.store(block_ref, of_x.astype(of_x_ref.dtype), mask=mask)
-        return sums[0] + jnp.sum(gradient * unit, 0), sums[1] + jnp.sum(gradient, 0)
 
-    nothing = jnp.zeros(columns.size, "float32")
+        return of_gamma + jnp.sum(gradient * unit, 0), of_beta + jnp.sum(gradient, 0)
+
+    zeros = jnp.zeros(columns.size, "float32")
     blocks = pallas.cdiv(count, _ROWS)
-    sums = jax.lax.fori_loop(0, blocks, add_rows, (nothing, nothing))
+    sums = jax.lax.fori_loop(0, blocks, add_rows, (zeros, zeros))
     for index, total in enumerate(sums):
         triton.store(sums_ref.at[pallas.ds(index, 1), columns], total[None, :], mask=inside)
+
+
+def _input_gradient(of_unit, unit, scale, width: int):
+    """Return the gradient of rows that were normalized, given that of their normalized numbers."""
+    of_mean = jnp.sum(of_unit, -1, keepdims=True) / width
+    of_scale = jnp.sum(of_unit * unit, -1, keepdims=True) / width
+    return (of_unit - of_mean - unit * of_scale) * scale
 
 
 def _wide(x):

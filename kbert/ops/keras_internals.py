@@ -8,6 +8,7 @@ next to their one reader, in `kbert.checkpoints.keras` and `kbert.checkpoints.ke
 
 import contextlib
 import functools
+import itertools
 import logging
 import random
 import sys
@@ -81,9 +82,9 @@ def make_stateless(optimizer) -> None:
 
 def changes_more_than_a_weight(optimizer) -> bool:
     """Return whether an optimizer changes something in a step beside each weight and its slots."""
-    own = ("keras.src.backend", "keras.src.optimizers.base_optimizer")
+    of_keras = ("keras.src.backend", "keras.src.optimizers.base_optimizer")
     return any(
-        "_backend_update_step" in vars(kind) and not kind.__module__.startswith(own)
+        "_backend_update_step" in vars(kind) and not kind.__module__.startswith(of_keras)
         for kind in type(optimizer).__mro__
     )
 
@@ -137,15 +138,25 @@ def calls(model) -> list[Calls]:
             f"expected a functional keras.Model, got {type(model).__name__}: build it with "
             "keras.Model(inputs, outputs)"
         )
+
     with _needed("to read a graph"):
-        nodes, result = {id(n) for depth in model._nodes_by_depth.values() for n in depth}, []
-        for operation in operations:
-            own = [node for node in operation._inbound_nodes if id(node) in nodes]
-            inputs = [tensor for node in own for tensor in node.input_tensors]
-            histories = [tensor._keras_history for tensor in inputs]
-            sources = [(one.operation, one.node_index, one.tensor_index) for one in histories]
-            result.append(Calls(operation, list(own[-1].output_tensors), sources, inputs))
-    return result
+        nodes = itertools.chain.from_iterable(model._nodes_by_depth.values())
+        node_ids = {id(node) for node in nodes}
+        return [_read_calls(operation, node_ids) for operation in operations]
+
+
+def _read_calls(operation, node_ids: set[int]) -> Calls:
+    """Return an operation of a graph with these nodes, by the ids of the Python objects."""
+    nodes = [node for node in operation._inbound_nodes if id(node) in node_ids]
+    inputs: list = []
+    for node in nodes:
+        inputs += node.input_tensors
+
+    sources = []
+    for tensor in inputs:
+        history = tensor._keras_history
+        sources.append((history.operation, history.node_index, history.tensor_index))
+    return Calls(operation, list(nodes[-1].output_tensors), sources, inputs)
 
 
 def model_between(inputs: Sequence, outputs: Sequence):

@@ -28,7 +28,8 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     heads = []
     for kernel, bias in zip(kernels, biases, strict=True):
         y = ops.einsum("bsh,had->bsad", x, ops.cast(kernel, x.dtype))
-        y = y if bias is None else y + ops.cast(bias, y.dtype)
+        if bias is not None:
+            y = y + ops.cast(bias, y.dtype)
         heads.append(ops.transpose(y, (0, 2, 1, 3)))
     return heads
 
@@ -49,7 +50,8 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     probs = attention_probs(query, key, mask)
     context = ops.matmul(dropout(probs, rate, seed), value)  # (B, A, R, D)
     batch, heads, length, size = ops.shape(context)
-    return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, heads * size))
+    context = ops.transpose(context, (0, 2, 1, 3))
+    return ops.reshape(context, (batch, length, heads * size))
 
 
 def project_inputs(x, kernels: Sequence, biases: Sequence, queries=None) -> list:
@@ -64,7 +66,8 @@ def self_attention(
     x, kernels: Sequence, biases: Sequence, mask=None, rate: float = 0.0, seed=None, queries=None
 ):
     """Compute the `attention` of x (B, S, H), or of some queries, to x by `project_inputs`."""
-    return kops.attention(*project_inputs(x, kernels, biases, queries), mask, rate, seed)
+    query, key, value = project_inputs(x, kernels, biases, queries)
+    return kops.attention(query, key, value, mask, rate, seed)
 
 
 def attention_probs(query, key, mask=None):
@@ -144,7 +147,8 @@ def layer_norm(x, gamma, beta, epsilon: float):
     centered = wide - ops.mean(wide, -1, keepdims=True)
     variance = ops.mean(ops.square(centered), -1, keepdims=True)
     unit = centered * ops.rsqrt(variance + epsilon)
-    return ops.cast(unit * ops.cast(gamma, "float32") + ops.cast(beta, "float32"), x.dtype)
+    y = unit * ops.cast(gamma, "float32") + ops.cast(beta, "float32")
+    return ops.cast(y, x.dtype)
 
 
 def embedding_lookup(table, ids):
@@ -181,7 +185,10 @@ def cross_entropy(logits, labels, weights):
     counts = ops.expand_dims(weights > 0, -1)
     wide = ops.where(counts, ops.cast(logits, "float32"), 0.0)
     labels = ops.where(weights > 0, labels, 0)
-    own = ops.squeeze(ops.take_along_axis(wide, ops.expand_dims(labels, -1), axis=-1), -1)
-    losses = ops.logsumexp(wide, axis=-1) - own
-    hits = ops.cast(ops.equal(ops.cast(ops.argmax(wide, -1), "int32"), labels), "float32")
-    return ops.stack([ops.sum(weights * one) for one in (losses, hits, ops.ones_like(losses))])
+
+    label_logits = ops.take_along_axis(wide, ops.expand_dims(labels, -1), axis=-1)
+    losses = ops.logsumexp(wide, axis=-1) - ops.squeeze(label_logits, -1)
+    predicted = ops.cast(ops.argmax(wide, -1), "int32")
+    hits = ops.cast(ops.equal(predicted, labels), "float32")
+    values = (losses, hits, ops.ones_like(losses))
+    return ops.stack([ops.sum(weights * value) for value in values])

@@ -25,12 +25,13 @@ def traced(formula: Callable) -> Callable:
     """Return a function of tensors or variables, traced once per shape, dtype and options."""
 
     @functools.cache
-    def function(**options):
+    def make_function(**options):
         with_gradient = tf.custom_gradient(lambda *tensors: formula(*tensors, **options))
         return tf.function(with_gradient, autograph=False)
 
     def call(*arguments, **options):
-        return function(**options)(*map(tf.convert_to_tensor, arguments))
+        tensors = [tf.convert_to_tensor(argument) for argument in arguments]
+        return make_function(**options)(*tensors)
 
     return call
 
@@ -47,10 +48,11 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     """See `reference.project_heads`; one product of all kernels side by side."""
     _, heads, size = kernels[0].shape
     count = len(kernels)
-    kernel = tf.concat([tf.reshape(one, [one.shape[0], -1]) for one in kernels], 1)
+    kernel = tf.concat([tf.reshape(kernel, [kernel.shape[0], -1]) for kernel in kernels], 1)
     bias = None
     if biases[0] is not None:
-        bias = tf.concat([tf.reshape(one, [-1]) for one in biases], 0)
+        bias = tf.concat([tf.reshape(bias, [-1]) for bias in biases], 0)
+
     batch, length, _ = shape_of(x)
     y = tf.reshape(linear(x, kernel, bias), [batch, length, count, heads, size])
     return tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
@@ -64,18 +66,22 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     else:  # a query without a key becomes 0: equal probabilities, and no gradient
         scale = _where(tf.reduce_any(mask, -1, keepdims=True), scale)
     query = query * scale
+
     if rate:
         context = _attend(query, key, value, mask, tf.cast(seed, tf.int32), rate=rate)
     else:
         context = tf.matmul(compute_probs(query, key, mask), value)
+
     batch, heads, length, size = shape_of(context)
-    return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [batch, length, heads * size])
+    context = tf.transpose(context, [0, 2, 1, 3])
+    return tf.reshape(context, [batch, length, heads * size])
 
 
 def compute_probs(query, key, mask):
     scores = tf.matmul(query, key, transpose_b=True)
     # Half of the lowest number: a masked score is finite in every dtype.
-    return tf.nn.softmax(scores + tf.where(mask, tf.zeros((), scores.dtype), scores.dtype.min / 2))
+    bias = tf.where(mask, tf.zeros((), scores.dtype), scores.dtype.min / 2)
+    return tf.nn.softmax(scores + bias)
 
 
 @traced
@@ -182,11 +188,14 @@ def _normalize(x, gamma, beta, epsilon: float):
         gradient = tf.cast(_flatten(gradient), tf.float32)
         product = gradient * unit
         column = gamma32[:, None] / x.shape[-1]  # (H, 1)
-        means = tf.matmul(gradient, column), tf.matmul(product, column)  # (N, 1) each
-        of_x = (gradient * gamma32 - (unit * means[1] + means[0])) * scale
-        sums = [tf.raw_ops.BiasAddGrad(out_backprop=one) for one in (product, gradient)]
-        of_gamma, of_beta = (tf.cast(one, gamma.dtype) for one in sums)
-        return tf.reshape(tf.cast(of_x, x.dtype), tf.shape(x)), of_gamma, of_beta
+        of_mean = tf.matmul(gradient, column)  # (N, 1)
+        of_scale = tf.matmul(product, column)  # (N, 1)
+        of_x = (gradient * gamma32 - (unit * of_scale + of_mean)) * scale
+        of_x = tf.reshape(tf.cast(of_x, x.dtype), tf.shape(x))
+
+        of_gamma = tf.raw_ops.BiasAddGrad(out_backprop=product)
+        of_beta = tf.raw_ops.BiasAddGrad(out_backprop=gradient)
+        return of_x, tf.cast(of_gamma, gamma.dtype), tf.cast(of_beta, gamma.dtype)
 
     y = unit * gamma32 + tf.cast(beta, tf.float32)
     return tf.reshape(tf.cast(y, x.dtype), tf.shape(x)), grad
@@ -194,7 +203,9 @@ def _normalize(x, gamma, beta, epsilon: float):
 
 def embedding_lookup(table, ids):
     """See `reference.embedding_lookup`; the gradient of a few rows is a product, no scatter."""
-    return (_lookup_in_few if table.shape[0] <= 16 else tf.gather)(table, ids)
+    if table.shape[0] <= 16:
+        return _lookup_in_few(table, ids)
+    return tf.gather(table, ids)
 
 
 @traced
@@ -216,10 +227,10 @@ def embedding_lookup_and_table(table, ids, dtype: str):
 def _lookup_and_table(table, ids, dtype: str):
     def grad(lookup_gradient, table_gradient):
         dense = tf.cast(table_gradient, table.dtype)
+        indices = tf.reshape(ids, [-1, 1])
         # tf.raw_ops.InplaceAdd saves a copy, 15 ms of a step of base; XLA does not have it.
-        return tf.tensor_scatter_nd_add(
-            dense, tf.reshape(ids, [-1, 1]), _flatten(lookup_gradient)
-        ), None
+        total = tf.tensor_scatter_nd_add(dense, indices, _flatten(lookup_gradient))
+        return total, None
 
     return (tf.gather(table, ids), tf.cast(table, dtype)), grad
 
@@ -239,7 +250,7 @@ def cross_entropy(logits, labels, weights):
     labels = tf.where(counts, labels, 0)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, wide)
     hits = tf.cast(tf.argmax(wide, -1, labels.dtype) == labels, tf.float32)
-    return tf.stack([tf.reduce_sum(weights * one) for one in (losses, hits, 1.0)])
+    return tf.stack([tf.reduce_sum(weights * value) for value in (losses, hits, 1.0)])
 
 
 def _flatten(x):
@@ -249,5 +260,9 @@ def _flatten(x):
 
 def shape_of(x) -> list:
     """Return each size, an int where it is known."""
+    shape = list(x.shape)
     sizes = tf.shape(x)
-    return [sizes[n] if known is None else known for n, known in enumerate(x.shape)]
+    for axis, known in enumerate(shape):
+        if known is None:
+            shape[axis] = sizes[axis]
+    return shape

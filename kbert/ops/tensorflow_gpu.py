@@ -68,9 +68,10 @@ def gather_positions(x, positions):
 def _call(name: str, arrays: dict, has_kernel: bool = True, **options):
     """Call an operation of `kbert.ops.jax_gpu`; without a kernel or a size, TensorFlow's own."""
     tensors, tree = jax.tree.flatten(arrays)
-    tensors = [tf.convert_to_tensor(one) for one in tensors]
-    if has_kernel and all(one.shape.is_fully_defined() for one in tensors):
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    if has_kernel and all(tensor.shape.is_fully_defined() for tensor in tensors):
         return _convert(name, tree, **options)(*tensors)
+
     module = tensorflow_ops if hasattr(tensorflow_ops, name) else reference
     return getattr(module, name)(**jax.tree.unflatten(tree, tensors), **options)
 
@@ -96,14 +97,14 @@ def _convert(name: str, tree, **options) -> Callable:
             structure.append(tree)
             return y, residuals
 
-        def differentiate(residuals, *given):
-            given = given if len(given) > 1 else given[0]  # of several results or of one
-            gradients = jax.tree.unflatten(structure[0], residuals)(given)
-            return [one for one in gradients if one.dtype != jax.dtypes.float0]
+        def differentiate(residuals, *of_results):
+            of_results = of_results if len(of_results) > 1 else of_results[0]
+            gradients = jax.tree.unflatten(structure[0], residuals)(of_results)
+            return [gradient for gradient in gradients if gradient.dtype != jax.dtypes.float0]
 
-        def grad(*given):
-            gradients = iter(_export(differentiate)(residuals, *given))
-            return [next(gradients) if one.dtype.is_floating else None for one in tensors]
+        def grad(*of_results):
+            gradients = iter(_export(differentiate)(residuals, *of_results))
+            return [next(gradients) if tensor.dtype.is_floating else None for tensor in tensors]
 
         y, residuals = _export(compute)(*tensors)
         return y, grad

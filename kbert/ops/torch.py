@@ -28,10 +28,11 @@ def linear(x, kernel, bias=None):
 def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     """See `reference.project_heads`; one product of all kernels side by side."""
     _, heads, size = kernels[0].shape
-    kernel = torch.cat([one.flatten(1) for one in kernels], 1)
+    kernel = torch.cat([kernel.flatten(1) for kernel in kernels], 1)
     bias = None
     if biases[0] is not None:
-        bias = torch.cat([ops.convert_to_tensor(one).flatten() for one in biases])
+        bias = torch.cat([ops.convert_to_tensor(bias).flatten() for bias in biases])
+
     y = linear(x, kernel, bias).unflatten(-1, (len(kernels), heads, size))  # (B, S, 3, A, D)
     # unbind, whose gradient is one copy: a part that is indexed has one as large as all parts
     return list(y.permute(2, 0, 3, 1, 4).unbind())
@@ -46,11 +47,15 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
         masked = attends & ~mask
         mask = query.new_zeros(masked.shape).masked_fill(masked, torch.finfo(query.dtype).min / 2)
     query = query * scale
+
     if rate and _draws_by_seed(query):
         scores = query @ key.mT
-        probs = (scores if mask is None else scores.add_(mask)).softmax(-1)
+        if mask is not None:
+            scores = scores.add_(mask)
+        probs = scores.softmax(-1)
+        keep, keep_scale = _draw(probs, rate, seed)
         # contiguous: as a view it would keep query and key in memory too
-        context = _Attention.apply(probs, value.contiguous(), *_draw(probs, rate, seed))
+        context = _Attention.apply(probs, value.contiguous(), keep, keep_scale)
     else:
         attend = functional.scaled_dot_product_attention
         context = attend(query, key, value, mask, dropout_p=rate, scale=1.0)
@@ -131,7 +136,8 @@ def _draw(x, rate: float, seed) -> tuple:
     numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
     bits = numbers.random_(-(2**63), None, generator=generator).view(torch.int16)  # −2¹⁵ … 2¹⁵ − 1
     dropped = min(round(rate * 2**16), 2**16 - 1)
-    return bits[: x.numel()].view(x.shape) >= dropped - 2**15, 2**16 / (2**16 - dropped)
+    keep = bits[: x.numel()].view(x.shape) >= dropped - 2**15
+    return keep, 2**16 / (2**16 - dropped)
 
 
 def _keep(x, keep):
@@ -140,7 +146,8 @@ def _keep(x, keep):
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    gamma, beta = (ops.cast(one, "float32") for one in (gamma, beta))
+    gamma = ops.cast(gamma, "float32")
+    beta = ops.cast(beta, "float32")
     return functional.layer_norm(x.float(), gamma.shape, gamma, beta, epsilon).to(x.dtype)
 
 
@@ -197,12 +204,15 @@ _SMALLEST = 2**21  # multiplications; below, oneDNN's preparation takes longer t
 def _product(x, matrix, bias=None, transposed: bool = False):
     """Return x (…, in) times matrix (in, out), or (out, in) if transposed, plus bias (out,)."""
     left = x.flatten(0, -2)
-    bias = None if bias is None else ops.cast(bias, x.dtype)
+    if bias is not None:
+        bias = ops.cast(bias, x.dtype)
     right = matrix.mT if transposed else matrix
     if _onednn_is_faster(left, right.mT):
         y = _Product.apply(left, matrix, bias, transposed)
+    elif bias is None:
+        y = left @ right
     else:
-        y = left @ right if bias is None else torch.addmm(bias, left, right)
+        y = torch.addmm(bias, left, right)
     return y.unflatten(0, x.shape[:-1])
 
 
@@ -217,14 +227,16 @@ class _Product(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient):
         x, matrix = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        of_x = of_matrix = None
-        if needs[0]:
+        needs_x, needs_matrix, needs_bias, _ = ctx.needs_input_grad
+        of_x = of_matrix = of_bias = None
+        if needs_x:
             of_x = _multiply(gradient, matrix.mT if ctx.transposed else matrix)
-        if needs[1]:
+        if needs_matrix:
             left, right = (gradient, x) if ctx.transposed else (x, gradient)
             of_matrix = _multiply(left.mT, right.mT)
-        return of_x, of_matrix, gradient.sum(0) if needs[2] else None, None
+        if needs_bias:
+            of_bias = gradient.sum(0)
+        return of_x, of_matrix, of_bias, None
 
 
 def _multiply(x, y):

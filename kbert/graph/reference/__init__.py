@@ -60,17 +60,18 @@ def document_004() -> tuple[Row, ...]:
 
 def named_parameters(model: str) -> tuple[NamedParameter, ...]:
     """Return transformers' list for `base_uncased` or `large_uncased`, complete and in order."""
-    return tuple(
-        NamedParameter(name, tuple(int(n) for n in shape.strip("()").split(",") if n), int(numel))
-        for name, shape, numel in read_package_table(__name__, f"hf_bert_{model}.tsv")
-    )
+    parameters = []
+    for name, shape, numel in read_package_table(__name__, f"hf_bert_{model}.tsv"):
+        sizes = tuple(int(size) for size in shape.strip("()").split(",") if size)
+        parameters.append(NamedParameter(name, sizes, int(numel)))
+    return tuple(parameters)
 
 
 def published_totals() -> tuple[PublishedTotal, ...]:
     """Return the totals of encoder and pooler that KerasHub and the documents publish."""
     totals = []
     for model, *numbers, source in read_package_table(__name__, "published_totals.tsv"):
-        vocab_size, layers, hidden, heads, feed_forward, total = map(int, numbers)
+        vocab_size, layers, hidden, heads, feed_forward, total = [int(text) for text in numbers]
         config = BertConfig(
             vocab_size=vocab_size,
             num_hidden_layers=layers,

@@ -27,8 +27,9 @@ class Erratum:
     @property
     def source_says(self) -> str:
         """The source and its verb, such as "BERT's paper says"; `says` follows."""
-        first, *others = (TEXTS[name] for name in self.document.split(", "))
-        return f"{' and '.join([first, *others])} {'say' if others else 'says'}"
+        sources = [TEXTS[name] for name in self.document.split(", ")]
+        verb = "say" if len(sources) > 1 else "says"
+        return f"{' and '.join(sources)} {verb}"
 
 
 def errata() -> tuple[Erratum, ...]:
@@ -47,15 +48,19 @@ def errata() -> tuple[Erratum, ...]:
 def _count_summary() -> dict:
     """Return what the summary of document 004 has, by the names of errata.tsv."""
     summary = document_004()
-    layers, types = {row.layer: row for row in summary}, [row.type for row in summary]
+    layers = {row.layer: row for row in summary}
+    types = [row.type for row in summary]
     encoder = sum(name.startswith("Encoder-") for name in layers)
     before = sum(name.startswith(("Input-T", "Input-S", "Embedding-")) for name in layers)
+    block = sum(name.startswith("Encoder-1-") for name in layers)
     inputs = [row.layer for row in summary if row.type == "InputLayer"]
     similarity = layers["MLM-Sim"]
+    params = sum(row.params for row in summary)
+
     return {
         "row": summary,
         "rows": len(summary),
-        "block": sum(name.startswith("Encoder-1-") for name in layers),
+        "block": block,
         "encoder": encoder,
         "before": before,
         "after": len(summary) - encoder - before,
@@ -68,27 +73,28 @@ def _count_summary() -> dict:
         "similarity": similarity,
         "biases": similarity.params,
         "similarity outputs": int(similarity.output_shape.strip(")").split(", ")[-1]),
-        "document": sum(row.params for row in summary),
+        "document": params,
     }
 
 
 def _count_parameters() -> dict[str, int]:
     """Return the numbers of transformers' parameters, by the names of errata.tsv."""
     base = {entry.parameter: entry.numel for entry in named_parameters("base_uncased")}
-    groups = {
-        name: sum(numel for key, numel in base.items() if key.startswith(name))
-        for name in ("embeddings", "encoder", "pooler")
-    }
-    both_heads = sum(groups.values()) + _count_heads(768)
+    embeddings = _sum_starting(base, "embeddings")
+    encoder = _sum_starting(base, "encoder")
+    pooler = _sum_starting(base, "pooler")
+    model = embeddings + encoder + pooler
+    both_heads = model + _count_heads(768)
+
     large = sum(entry.numel for entry in named_parameters("large_uncased"))
     large_heads = _count_heads(1024)
     fewer_tokens = (30_522 - 30_000) * (1024 + 1)  # of the paper's vocabulary, with their biases
     return {
         "W_q": base["encoder.layer.0.attention.self.query.weight"],
-        "embeddings": groups["embeddings"],
-        "blocks": groups["encoder"],
-        "pooler": groups["pooler"],
-        "BertModel": sum(groups.values()),
+        "embeddings": embeddings,
+        "blocks": encoder,
+        "pooler": pooler,
+        "BertModel": model,
         "both heads": both_heads,
         "more tokens": both_heads - sum(row.params for row in document_004()),
         "large BertModel": large,
@@ -96,6 +102,10 @@ def _count_parameters() -> dict[str, int]:
         "large paper": large + large_heads - fewer_tokens,
         "fewer tokens": fewer_tokens,
     }
+
+
+def _sum_starting(parameters: dict[str, int], prefix: str) -> int:
+    return sum(numel for name, numel in parameters.items() if name.startswith(prefix))
 
 
 def _count_heads(hidden: int) -> int:

@@ -29,7 +29,8 @@ def nan_where_out_of_range(ids, size: int, dtype: str):
     """Zeros in the shape (…, 1), with NaN where one of `ids`, (…), is not in 0 … size − 1."""
     ids = ops.cast(ids, "int32")  # `size` may be more than a narrower type can hold
     inside = ops.logical_and(ids >= 0, ids < size)
-    return ops.expand_dims(ops.where(inside, ops.cast(0, dtype), ops.cast(float("nan"), dtype)), -1)
+    numbers = ops.where(inside, ops.cast(0, dtype), ops.cast(float("nan"), dtype))
+    return ops.expand_dims(numbers, -1)
 
 
 @_register
@@ -44,7 +45,9 @@ class Embedding(keras.layers.Embedding):
         ids = ops.cast(ids, "int32")
         table = ops.convert_to_tensor(self.embeddings)
         x = ops.cast(kops.embedding_lookup(table, ids), self.compute_dtype)  # (B, S, H)
-        return x if training else x + nan_where_out_of_range(ids, self.input_dim, x.dtype)
+        if training:
+            return x
+        return x + nan_where_out_of_range(ids, self.input_dim, x.dtype)
 
     def compute_output_spec(self, ids, training=None):
         return super().compute_output_spec(ids)
@@ -66,7 +69,8 @@ class TokenEmbedding(Embedding):
         ids = ops.cast(ids, "int32")
         table = ops.convert_to_tensor(self.embeddings)
         x, table = kops.embedding_lookup_and_table(table, ids, self.compute_dtype)
-        x = x if training else x + nan_where_out_of_range(ids, self.input_dim, x.dtype)
+        if not training:
+            x = x + nan_where_out_of_range(ids, self.input_dim, x.dtype)
         return [x, table]
 
     def compute_mask(self, ids, mask=None):
@@ -87,8 +91,10 @@ class Add(keras.layers.Add):
     """Keras's Add, except that the mask stays if an input has none, as segments have."""
 
     def compute_mask(self, inputs, mask=None):
-        masks = [part for part in mask or () if part is not None]
-        return masks[0] if masks else None
+        for mask_of_input in mask or ():
+            if mask_of_input is not None:
+                return mask_of_input
+        return None
 
 
 @_register
@@ -129,6 +135,7 @@ class PositionEmbedding(keras.layers.Layer):
             positions = ops.cast(positions, "int32") + self.first
             y = kops.embedding_lookup(ops.convert_to_tensor(self.embeddings), positions)
             return x + ops.cast(y, x.dtype)
+
         x = inputs
         length = x.shape[1]
         if length is not None and length > self.longest:
@@ -136,6 +143,7 @@ class PositionEmbedding(keras.layers.Layer):
                 f"a sequence must have at most {self.longest} tokens (max_position_embeddings), "
                 f"got {length}: cut it"
             )
+
         end = self.first + ops.shape(x)[1]
         if training and keras.backend.backend() == "tensorflow":
             # The gradient of a slice is dense. If all gradients are dense, Keras's optimizer
@@ -168,7 +176,9 @@ class PositionEmbedding(keras.layers.Layer):
             "output_dim": self.output_dim,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }
-        return config | ({"first": self.first} if self.first else {})
+        if self.first:
+            config["first"] = self.first
+        return config
 
 
 # Keras's own arguments that `MultiHeadAttention` has no use for, and the values that ask nothing of
@@ -221,7 +231,8 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
 
     def __init__(self, num_heads, key_dim, value_dim=None, **kwargs):
         done = _DONE_BY_ATTENTION | {"value_dim": (key_dim, None)}
-        for name, value in {"value_dim": value_dim, **kwargs}.items():
+        arguments = {"value_dim": value_dim, **kwargs}
+        for name, value in arguments.items():
             if name in done and value not in done[name]:
                 raise ValueError(
                     f"{name} must be {done[name][0]!r}: kbert's MultiHeadAttention is plain "
@@ -233,54 +244,75 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
     def build(self, input_shape):
         shape = _shapes(input_shape)[0]
         super().build(shape, shape)
-        for dense in (self.query_dense, self.key_dense, self.value_dense):
+        for dense in self._projections():
             dense.supports_masking = True  # else each warns that it drops the mask
 
     def call(self, inputs, mask=None, training=None):
-        x, *selected = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-        queries = selected[0] if selected else None
+        x, queries, firsts = _split_inputs(inputs)
+        if queries is not None:
+            mask = _choose_mask(mask)
+        mask = _expand_mask(mask)
         rate = self.dropout if training else 0.0
         seed = keras_internals.attention_seed(self) if rate else None
-        if selected:
-            mask = next((one for one in mask[1::-1] if one is not None), None) if mask else None
-        mask = _expand_mask(mask)
-        own = self.query_dense, self.key_dense, self.value_dense
-        if selected[1:] or self.adapters or not all(map(keras_internals.is_plain, own)):
-            query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
-            if selected[1:]:
-                examples = ops.cast(selected[1], "int32") // ops.shape(x)[1]
-                key, value = (
-                    ops.take(one, examples, axis=0) for one in (key, value)
-                )  # (N, A, S, D)
-            context = kops.attention(query, key, value, mask, rate, seed)
-        else:
-            weights = _kernels_and_biases(own)
-            context = kops.self_attention(x, *weights, mask, rate, seed, queries)
-        dense = self.output_dense
-        if keras_internals.is_plain(dense):
-            kernel = ops.reshape(ops.convert_to_tensor(dense.kernel), (-1, x.shape[-1]))
-            y = kops.linear(context, kernel, dense.bias)  # (B, S, H)
-        else:
-            shape = *ops.shape(context)[:2], self.num_heads, self.key_dim
-            y = dense(ops.reshape(context, shape))
-        return _add_adapter(self, "attention_output", context, y, training)
+
+        is_plain = firsts is None and not self.adapters and self._has_plain_projections()
+        if is_plain:  # one operation, of which the backends have faster versions
+            kernels, biases = self._kernels_and_biases()
+            context = kops.self_attention(x, kernels, biases, mask, rate, seed, queries)
+            return self._project_context(context, x.shape[-1], training)
+
+        query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
+        if firsts is not None:
+            examples = ops.cast(firsts, "int32") // ops.shape(x)[1]
+            key = ops.take(key, examples, axis=0)  # (N, A, S, D)
+            value = ops.take(value, examples, axis=0)
+        context = kops.attention(query, key, value, mask, rate, seed)
+        return self._project_context(context, x.shape[-1], training)
+
+    def _projections(self) -> tuple:
+        return self.query_dense, self.key_dense, self.value_dense
+
+    def _has_plain_projections(self) -> bool:
+        return all(keras_internals.is_plain(dense) for dense in self._projections())
+
+    def _kernels_and_biases(self) -> tuple[list, list]:
+        kernels = [ops.convert_to_tensor(dense.kernel) for dense in self._projections()]
+        biases = [dense.bias for dense in self._projections()]
+        return kernels, biases
 
     def _project(self, x, queries=None, training=None) -> list:
         """Return query (B, A, R, D), key and value (B, A, S, D)."""
-        dense = self.query_dense, self.key_dense, self.value_dense
-        inputs = x if queries is None else queries, x, x
-        if not all(map(keras_internals.is_plain, dense)):
-            each = [one(own) for one, own in zip(dense, inputs, strict=True)]
-            heads = [ops.transpose(one, (0, 2, 1, 3)) for one in each]
+        inputs = [x if queries is None else queries, x, x]
+        if self._has_plain_projections():
+            kernels, biases = self._kernels_and_biases()
+            heads = reference.project_inputs(x, kernels, biases, queries)
         else:
-            heads = reference.project_inputs(x, *_kernels_and_biases(dense), queries)
+            products = [
+                dense(array) for dense, array in zip(self._projections(), inputs, strict=True)
+            ]
+            heads = [ops.transpose(product, (0, 2, 1, 3)) for product in products]
+
         for n, name in enumerate(("query", "key", "value")):
-            if adapter := self.adapters.get(name):
-                change = adapter(inputs[n], training=training)  # (B, S, A·D)
-                shape = *ops.shape(change)[:2], self.num_heads, self.key_dim
-                change = ops.transpose(ops.reshape(change, shape), (0, 2, 1, 3))
-                heads[n] = heads[n] + change
+            adapter = self.adapters.get(name)
+            if adapter is not None:
+                change = self._split_heads(adapter(inputs[n], training=training))
+                heads[n] = heads[n] + ops.transpose(change, (0, 2, 1, 3))
         return heads
+
+    def _project_context(self, context, width: int, training):
+        """Return (B, S, H) of contexts (B, S, A·D)."""
+        dense = self.output_dense
+        if keras_internals.is_plain(dense):
+            kernel = ops.reshape(ops.convert_to_tensor(dense.kernel), (-1, width))
+            y = kops.linear(context, kernel, dense.bias)
+        else:
+            y = dense(self._split_heads(context))
+        return _add_adapter(self, "attention_output", context, y, training)
+
+    def _split_heads(self, x):
+        """Return (B, S, A·D) as (B, S, A, D)."""
+        batch, length = ops.shape(x)[:2]
+        return ops.reshape(x, (batch, length, self.num_heads, self.key_dim))
 
     def attention_weights(self, x, mask=None):
         """Compute the attention probabilities of `call`: float (B, A, S, S), rows sum to 1."""
@@ -303,8 +335,21 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
 
 
-def _kernels_and_biases(dense) -> tuple[list, list]:
-    return [ops.convert_to_tensor(one.kernel) for one in dense], [one.bias for one in dense]
+def _split_inputs(inputs) -> tuple:
+    """Return attention's x, queries and first tokens; None for those that are not given."""
+    if not isinstance(inputs, (list, tuple)):
+        return inputs, None, None
+    queries = inputs[1] if len(inputs) > 1 else None
+    firsts = inputs[2] if len(inputs) > 2 else None
+    return inputs[0], queries, firsts
+
+
+def _choose_mask(masks):
+    """Return the mask of the queries; if they have none, that of x."""
+    if not masks:
+        return None
+    of_x, of_queries = masks[:2]
+    return of_x if of_queries is None else of_queries
 
 
 def _shapes(input_shape) -> list:
@@ -317,7 +362,8 @@ def _expand_mask(mask):
     """Return bool (B, S) as (B, 1, 1, S); (B, S, S) as (B, 1, S, S)."""
     if mask is None:
         return None
-    return ops.expand_dims(mask, (1, 2) if len(mask.shape) == 2 else 1)
+    axes = (1, 2) if len(mask.shape) == 2 else 1
+    return ops.expand_dims(mask, axes)
 
 
 def _check_rate(layer, rate: float) -> None:
@@ -348,7 +394,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
     """Keras's layer, settings and weights, by `kbert.ops.layer_norm`."""
 
     def call(self, x):
-        gamma, beta = map(ops.convert_to_tensor, (self.gamma, self.beta))
+        gamma = ops.convert_to_tensor(self.gamma)
+        beta = ops.convert_to_tensor(self.beta)
         return kops.layer_norm(x, gamma, beta, self.epsilon)
 
 
@@ -384,27 +431,31 @@ class FeedForward(keras.layers.Layer):
         )
 
     def call(self, x, training=None):
-        dense, adapted = self.intermediate_dense, "intermediate" in self.adapters
-        if keras_internals.is_plain(dense):
-            kernel = ops.convert_to_tensor(dense.kernel)
-            if training or adapted:
-                y = _add_adapter(self, "intermediate", x, kops.linear(x, kernel), training)
-                x = kops.bias_activation(y, dense.bias, dense.activation)  # (B, S, F)
-            else:
-                x = kops.dense(x, kernel, dense.bias, dense.activation)
-        elif adapted:  # it adds before the activation
-            raise ValueError(
-                f"{self.name}: a LoRA adapter needs a plain intermediate_dense, got one that "
-                "is quantized, regularized or replaced: leave out one of the two"
-            )
-        else:
-            x = dense(x)
+        x = self._apply_intermediate(x, training)  # (B, S, F)
+
         dense = self.output_dense
         if keras_internals.is_plain(dense):
             y = kops.linear(x, ops.convert_to_tensor(dense.kernel), dense.bias)  # (B, S, H)
         else:
             y = dense(x)
         return _add_adapter(self, "output", x, y, training)
+
+    def _apply_intermediate(self, x, training):
+        dense = self.intermediate_dense
+        has_adapter = "intermediate" in self.adapters
+        if not keras_internals.is_plain(dense):
+            if has_adapter:  # it adds before the activation
+                raise ValueError(
+                    f"{self.name}: a LoRA adapter needs a plain intermediate_dense, got one that "
+                    "is quantized, regularized or replaced: leave out one of the two"
+                )
+            return dense(x)
+
+        kernel = ops.convert_to_tensor(dense.kernel)
+        if not training and not has_adapter:
+            return kops.dense(x, kernel, dense.bias, dense.activation)
+        y = _add_adapter(self, "intermediate", x, kops.linear(x, kernel), training)
+        return kops.bias_activation(y, dense.bias, dense.activation)
 
     def compute_output_shape(self, input_shape):
         return input_shape

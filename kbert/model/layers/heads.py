@@ -55,9 +55,10 @@ class Slice(Maskless):
 
     def compute_output_shape(self, input_shape):
         batch, length, *width = input_shape
-        if self.stop is not None:
-            length = self.stop
-        return (batch, None if length is None else length - self.start, *width)
+        stop = length if self.stop is None else self.stop
+        if stop is None:
+            return (batch, None, *width)
+        return (batch, stop - self.start, *width)
 
     def get_config(self):
         return super().get_config() | {"start": self.start, "stop": self.stop}
@@ -74,12 +75,15 @@ class GatherFirsts(keras.layers.Layer):
         return self._take(*inputs)
 
     def compute_mask(self, inputs, mask=None):
-        own = mask[0] if mask else None
-        return None if own is None else self._take(own, inputs[1])  # (N, 1, S)
+        if not mask or mask[0] is None:
+            return None
+        return self._take(mask[0], inputs[1])  # (N, 1, S)
 
     def _take(self, x, firsts):
-        tokens = ops.reshape(x, (-1, x.shape[-1] or ops.shape(x)[-1]))
-        return ops.expand_dims(ops.take(tokens, ops.cast(firsts, "int32"), axis=0), 1)
+        width = x.shape[-1] or ops.shape(x)[-1]
+        tokens = ops.reshape(x, (-1, width))
+        chosen = ops.take(tokens, ops.cast(firsts, "int32"), axis=0)
+        return ops.expand_dims(chosen, 1)
 
     def compute_output_shape(self, input_shape):
         return (None, 1, input_shape[0][-1])
@@ -115,7 +119,10 @@ class Gather(Maskless):
         return (batch, count + self.first, x[-1])
 
     def get_config(self):
-        return super().get_config() | ({"first": True} if self.first else {})
+        config = super().get_config()
+        if self.first:
+            config["first"] = True
+        return config
 
 
 @_register
@@ -156,6 +163,7 @@ class Masked(keras.layers.Layer):
     def compute_mask(self, inputs, mask=None):
         if isinstance(inputs[1], keras.KerasTensor):
             return None
+
         marked = ops.not_equal(inputs[1], 0)
         padding = mask[0] if mask else None
         return marked if padding is None else ops.logical_and(marked, padding)

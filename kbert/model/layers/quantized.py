@@ -18,7 +18,8 @@ def refuse_quantized(layers: Iterable[keras.layers.Layer]) -> None:
     """Raise a ValueError for the first of some layers that is quantized, or has such a part."""
     for layer in layers:
         for part in (layer, *list_dense(layer)):
-            if mode := part.quantization_mode:
+            mode = part.quantization_mode
+            if mode:
                 raise ValueError(
                     f"{layer.name} is quantized ({mode}), and its file could not be opened again: "
                     f"{_WAY_OUT}"
@@ -28,4 +29,6 @@ def refuse_quantized(layers: Iterable[keras.layers.Layer]) -> None:
 def list_dense(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """Return the dense layers within an attention or feed-forward layer; none before its build."""
     names = ("query_dense", "key_dense", "value_dense", "intermediate_dense", "output_dense")
-    return [getattr(layer, name) for name in names if layer.built and hasattr(layer, name)]
+    if not layer.built:
+        return []
+    return [getattr(layer, name) for name in names if hasattr(layer, name)]
