@@ -70,19 +70,19 @@ def to_latex(
     thin rule above them.
     """
     environment, packages = "tabular", "booktabs"
-    rows = [r"\toprule", _row(header), r"\midrule"]
+    code = [r"\toprule", _row(header), r"\midrule"]
     if len(lines) > _LONG:
         environment, packages = "longtable", "booktabs,longtable"
-        rows.append(r"\endhead")  # repeated on every page
+        code.append(r"\endhead")  # repeated on every page
 
     for number, line in enumerate(lines):
         if number in rules_before:
-            rows.append(r"\midrule")
-        rows.append(_row(line))
+            code.append(r"\midrule")
+        code.append(_row(line))
     if total is not None:
-        rows += [r"\midrule", _row(total)]
-    rows.append(r"\bottomrule")
-    table = "\n".join(rows)
+        code += [r"\midrule", _row(total)]
+    code.append(r"\bottomrule")
+    table = "\n".join(code)
 
     columns = "".join(_align_column(lines, column) for column in range(len(header)))
     needed = f"\\usepackage{{{packages}}}"

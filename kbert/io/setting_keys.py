@@ -33,12 +33,12 @@ class SettingKey:
 def setting_keys(file: str | None = None) -> tuple[SettingKey, ...]:
     """Return the rows of a file; None: the whole table."""
     table = read_package_table("kbert", "checkpoints/setting_keys.tsv")
-    rows = []
+    keys = []
     for name, key, handling, allowed, why in table:
         if file in (None, name):
             values = tuple(json.loads(allowed or "[]"))
-            rows.append(SettingKey(name, key, handling, values, why))
-    return tuple(rows)
+            keys.append(SettingKey(name, key, handling, values, why))
+    return tuple(keys)
 
 
 def check_settings(file: str, values: dict, source: str) -> None:

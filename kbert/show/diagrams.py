@@ -194,8 +194,8 @@ def to_mermaid(layers: Sequence[Row], blocks: int = 0) -> str:
 def _rename(row: Row, new: dict[str, str]) -> Row:
     connections = []
     for connection in row.connected_to.split(", "):
-        name, bracket, places = connection.partition("[")
-        connections.append(new.get(name, name) + bracket + places)
+        name, bracket, index = connection.partition("[")
+        connections.append(new.get(name, name) + bracket + index)
     layer = new.get(row.layer, row.layer)
     return replace(row, layer=layer, connected_to=", ".join(connections))
 

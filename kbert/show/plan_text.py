@@ -150,10 +150,10 @@ def _compare(step: "CompiledUpdate") -> str:
     flops = (step.model_flops + plan.recomputed_flops) / plan.devices.chips / turns
     of_turns = f" of one of {turns} turns" if turns > 1 else ""
 
-    kept = plan.memory.weights + plan.memory.moments
-    rest = plan.memory.total - kept
+    fixed = plan.memory.weights + plan.memory.moments
+    rest = plan.memory.total - fixed
     pairs = {
-        "weights, moments, batch, MiB": (step.arguments / 2**20, kept / 2**20),
+        "weights, moments, batch, MiB": (step.arguments / 2**20, fixed / 2**20),
         "gradients, activations, MiB": ((step.temporary + step.outputs) / 2**20, rest / 2**20),
         "all, MiB": (step.memory / 2**20, plan.memory.total / 2**20),
         f"GFLOP{of_turns}": (step.flops / 1e9, flops / 1e9),
@@ -171,10 +171,10 @@ def _compare(step: "CompiledUpdate") -> str:
 def _kernels(step: "CompiledUpdate") -> str:
     lines: list[Sequence[str]] = [("KERNELS", "number", "GiB", "ms")]
     slowest = sorted(step.kernels.items(), key=lambda item: item[1][2], reverse=True)
-    rows = slowest[:_KINDS]
-    rows.append(("others", _add_kernels(slowest[_KINDS:])))
-    rows.append(("all", _add_kernels(slowest)))
-    for kind, (count, moved, seconds) in rows:
+    entries = slowest[:_KINDS]
+    entries.append(("others", _add_kernels(slowest[_KINDS:])))
+    entries.append(("all", _add_kernels(slowest)))
+    for kind, (count, moved, seconds) in entries:
         lines.append((kind, f"{count:,}", f"{moved / 2**30:,.2f}", f"{seconds * 1e3:,.2f}"))
     return align(lines)
 

@@ -84,8 +84,8 @@ class VerificationReport:
     @property
     def differences(self) -> tuple[Difference, ...]:
         """Values that differ, each with the row, the expected and the found value."""
-        parts = (comparison.differences for comparison in self.comparisons)
-        return tuple(itertools.chain.from_iterable(parts))
+        differences = (comparison.differences for comparison in self.comparisons)
+        return tuple(itertools.chain.from_iterable(differences))
 
     @property
     def ok(self) -> bool:
@@ -232,8 +232,8 @@ def compare_summaries(summary: Sequence[Row], expected: Sequence[Row]) -> tuple[
             differences.append(Difference(name, "row", "present", "missing"))
     for name, row in summary_by_name.items():
         if name not in expected_by_name:
-            found = f"{row.type}, {row.params:,} parameters"
-            differences.append(Difference(name, "row", "none", found))
+            additional = f"{row.type}, {row.params:,} parameters"
+            differences.append(Difference(name, "row", "none", additional))
 
     common = [row.layer for row in expected if row.layer in summary_by_name]
     order = [row.layer for row in summary if row.layer in expected_by_name]

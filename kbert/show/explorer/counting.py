@@ -129,13 +129,13 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     """Return the rows, the letters' values, presets, and the bytes of each dtype."""
     config = spec.config
     is_bert = config.model_type == "bert"
-    rows = {}
+    sections = {}
     for kind, graph in graphs(spec).items():
-        rows[kind] = {section: _describe_rows(layers) for section, layers in graph.items()}
+        sections[kind] = {name: _describe_layers(layers) for name, layers in graph.items()}
     return {
         "head": spec.head,
         "family": config.family.title,
-        "graphs": rows,
+        "graphs": sections,
         "parts": [asdict(part) for part in ATTENTION_PARTS],
         "groups": closed_form.GROUPS,
         "letters": _describe_letters(spec),
@@ -151,13 +151,13 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     }
 
 
-def _describe_rows(layers: list[Layer]) -> list[dict]:
-    rows = []
+def _describe_layers(layers: list[Layer]) -> list[dict]:
+    described = []
     for layer in layers:
-        row = asdict(layer)
-        del row["graphs"]
-        rows.append(row | {"kind": kind_of(layer.name, layer.type)})
-    return rows
+        fields = asdict(layer)
+        del fields["graphs"]
+        described.append(fields | {"kind": kind_of(layer.name, layer.type)})
+    return described
 
 
 def _describe_letters(spec: GraphSpec) -> dict[str, dict]:

@@ -104,13 +104,13 @@ def counting_script(data: dict, formulas: list[str]) -> str:
 
 def _read_document() -> dict[str, list]:
     """Return the document's shapes and parameters; of its blocks the first, as block {n}."""
-    rows = {}
+    facts = {}
     for row in document_004():
         is_later_block = row.layer.startswith("Encoder-") and not row.layer.startswith("Encoder-1-")
         if not is_later_block:
             layer = row.layer.replace("Encoder-1-", "Encoder-{n}-")
-            rows[layer] = [row.output_shape, row.params]
-    return rows
+            facts[layer] = [row.output_shape, row.params]
+    return facts
 
 
 def notes_data(model_type: str = "bert") -> dict:

@@ -166,12 +166,12 @@ def _draw_embedding(row: Row, x: float) -> list[Shape]:
     left = x - _EMBEDDING_WIDTH / 2
     box = Box(left, bottom, _EMBEDDING_WIDTH, _TWO_LINES, _title(row), "embedding")
 
-    words: list[str] = []
+    names_of_inputs: list[str] = []
     for source, _ in sources(row):
-        words += _INPUTS.get(source, ())
-    if not words:
+        names_of_inputs += _INPUTS.get(source, ())
+    if not names_of_inputs:
         return [box]
-    text = Text(x, LINE_HEIGHT / 2, (", ".join(words),))
+    text = Text(x, LINE_HEIGHT / 2, (", ".join(names_of_inputs),))
     return [box, text, _rise(x, LINE_HEIGHT + 2, bottom)]
 
 

@@ -226,12 +226,12 @@ def keep_tensors(tensors: dict[str, np.ndarray], level: Sequence[str]) -> dict[s
     """
     if not level:
         return {}
-    kept = {}
+    stored = {}
     for name, tensor in tensors.items():
         is_of_block = names.block_of(name) > 0
         if _without_block(name) in level if is_of_block else name not in _SUMS:
-            kept[name] = tensor
-    return kept
+            stored[name] = tensor
+    return stored
 
 
 def _without_block(name: str) -> str:
@@ -297,8 +297,8 @@ def _choose_level(traces: Sequence[Trace], most_bytes: int, levels: Sequence) ->
     for number, level in enumerate(levels):
         size = 0
         for trace in traces:
-            kept = keep_tensors(trace.tensors, level).values()
-            numbers = sum(tensor.size for tensor in kept)
+            stored = keep_tensors(trace.tensors, level).values()
+            numbers = sum(tensor.size for tensor in stored)
             size += numbers * _HALF.itemsize if level else _count_weights(trace)
         sizes.append(math.ceil(size / 3) * 4)  # base64
         if sizes[-1] <= most_bytes:
