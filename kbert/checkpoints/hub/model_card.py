@@ -189,13 +189,14 @@ def _make_metadata(
         )
         results.append(result)
 
-    is_on_hub = base is not None and base.hub == "hf"
+    base_name = base.repo if base and base.hub == "hf" else None
+    metric_types = [result.metric_type for result in results]
     return ModelCardData(
         library_name=library,
         tags=["kbert", model_type],
-        base_model=base.repo if is_on_hub else None,
+        base_model=base_name,
         pipeline_tag=use.tag,
-        metrics=[result.metric_type for result in results] or None,
+        metrics=metric_types or None,
         model_name=title if results else None,
         eval_results=results or None,
     ).to_yaml()
@@ -256,11 +257,11 @@ def _show_use(use: Use, mask: str, form: str) -> str:
 
 def _table(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
     header = list(header)
-    rows = [header, ["---"] * len(header)]
-    rows += [list(row)[: len(header)] for row in cells]
+    table = [header, ["---"] * len(header)]
+    table += [list(row)[: len(header)] for row in cells]
 
     lines = []
-    for row in rows:
+    for row in table:
         texts = [_cell(text) for text in row]
         lines.append(f"| {' | '.join(texts)} |")
     return "\n".join(lines)
