@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import os
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,14 +84,14 @@ class Bert(aliases.Answering):
     def spec(self) -> GraphSpec:
         """Spec of the graph: the model's own, or one derived from the model's layers."""
         spec = getattr(self.model, "spec", None)
-        if spec is not None and (spec.config, spec.head) == (self.config, self.head):
+        if spec is not None and spec.config == self.config and spec.head == self.head:
             return spec
         arguments = read_spec_arguments(self.model) | {"head": self.head}
         return GraphSpec(self.config, **arguments)
 
     def __repr__(self) -> str:
-        params = f"{self.model.count_params():,} parameters, " if self.model is not None else ""
         config = self.config
+        params = f"{self.model.count_params():,} parameters, " if self.model is not None else ""
         return (
             f"Bert({self.head}, {config.num_hidden_layers} blocks of width {config.hidden_size:,}, "
             f"{params}{self.tokenizer or 'no tokenizer'})"
@@ -170,37 +170,60 @@ def load(
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
-    place = None if adapter is None else fetching.locate(adapter)
-    with formats.open_checkpoint(source, config, format) as checkpoint:
-        added = None if place is None else peft_folder.read(place, checkpoint.spec.head)
-        if added is not None:
-            head = head or added.head
-            labels = added.labels if labels is None and num_labels is None else labels
-            num_labels = added.num_labels if num_labels is None and labels is None else num_labels
-        labels = _check_labels(labels, num_labels)
-        num_labels = len(labels) if labels else num_labels
-        head = aliases.resolve("head", head)
-        if head is None and checkpoint.other_head:
-            raise ValueError(
-                f"{checkpoint.source} must have a head that kbert builds, got a "
-                f"{checkpoint.other_head}: load its encoder with head='encoder'"
-            )
-        head = head or checkpoint.spec.head
-        num_labels, labels = _choose_labels(checkpoint, head, num_labels, labels)
-        own_tokenizer = None
-        if tokenizer and checkpoint.vocabulary is not None:
-            from kbert.data.tokenization.tokenizer import Tokenizer
+    adapter_path = None if adapter is None else fetching.locate(adapter)
 
-            casing = {} if lowercase is None else {"lowercase": lowercase}
-            own_tokenizer = Tokenizer.load(checkpoint.vocabulary, **dict(checkpoint.rules) | casing)
+    with formats.open_checkpoint(source, config, format) as checkpoint:
+        added = None
+        if adapter_path is not None:
+            added = peft_folder.read(adapter_path, checkpoint.spec.head)
+            head = head or added.head
+            if labels is None and num_labels is None:
+                labels = added.labels
+                if labels is None:
+                    num_labels = added.num_labels
+        labels = _check_labels(labels, num_labels)
+        if labels:
+            num_labels = len(labels)
+        head = _choose_head(checkpoint, head)
+        num_labels, labels = _choose_labels(checkpoint, head, num_labels, labels)
+
+        own_tokenizer = None
+        tokens = None
+        if tokenizer and checkpoint.vocabulary is not None:
+            own_tokenizer = _load_tokenizer(checkpoint.vocabulary, checkpoint.rules, lowercase)
+            tokens = own_tokenizer.vocab_size
             checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
+
         spec = GraphSpec(checkpoint.spec.config, head, seq_len=seq_len, num_labels=num_labels)
-        tokens = own_tokenizer.vocab_size if own_tokenizer else None
         fit = fitting.fit(checkpoint, spec, allow_missing, ignore, tokens)
         fit.check(checkpoint.source)
         elsewhere = added.layers(spec.config) if added else frozenset()
         bert = _build(checkpoint, spec, labels, fit, own_tokenizer, elsewhere)
-    return bert if added is None else merge_adapter(bert, added, str(adapter), str(source))
+
+    if added is None:
+        return bert
+    return merge_adapter(bert, added, str(adapter), str(source))
+
+
+def _choose_head(checkpoint: Checkpoint, head: str | None) -> str:
+    """Return the head to build: the requested, else the checkpoint's."""
+    head = aliases.resolve("head", head)
+    if head is None and checkpoint.other_head:
+        raise ValueError(
+            f"{checkpoint.source} must have a head that kbert builds, got a "
+            f"{checkpoint.other_head}: load its encoder with head='encoder'"
+        )
+    return head or checkpoint.spec.head
+
+
+def _load_tokenizer(vocabulary: Path, rules: Mapping, lowercase: bool | None) -> "Tokenizer":
+    """Load a checkpoint's tokenizer, by its own rules but for `lowercase` if that is given."""
+    from kbert.data.tokenization.tokenizer import Tokenizer
+
+    rules = dict(rules)
+    if lowercase is not None:
+        rules["lowercase"] = lowercase
+    return Tokenizer.load(vocabulary, **rules)
 
 
 @printable.escape_errors()
@@ -253,20 +276,20 @@ def save(
     require_bert(bert, "save")
     if not str(path):
         raise ValueError("path must be a folder or a file, got an empty path")
-    options: dict = {"architecture": architecture, "quantize": quantize, "calibration": calibration}
-    options["text"] = text or None
+    options: dict = {
+        "architecture": architecture,
+        "quantize": quantize,
+        "calibration": calibration,
+        "text": text or None,
+    }
     options = {name: value for name, value in options.items() if value is not None}
-    if os.fspath(path).startswith(("hf:/", "kaggle:/")):  # a Path has one slash of the two
-        from kbert.checkpoints import pushing
 
-        form = format or "transformers"
-        target = pushing.check_target(os.fspath(path), form)
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary, "model")
-            save(bert, folder, format=form, **options)
-            pushing.upload(folder, target, card=make_card(bert, base=bert.source, form=form))
+    address = os.fspath(path)
+    if address.startswith(("hf:/", "kaggle:/")):  # a Path has one slash of the two
+        _save_to_hub(bert, address, format or "transformers", options)
         return
     bounds.refuse_url(path, to_write=True)
+
     path = Path(path)
     form = format or formats.format_for(path)
     write = formats.writer(form)
@@ -277,6 +300,17 @@ def save(
         formats.refuse_to_replace(path, form)
     transfer.check_whole(bert.model, bert.spec)
     write(bert, path, **options)
+
+
+def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
+    """Save a model to a temporary folder, and upload it with a card."""
+    from kbert.checkpoints import pushing
+
+    target = pushing.check_target(address, form)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "model")
+        save(bert, folder, format=form, **options)
+        pushing.upload(folder, target, card=make_card(bert, base=bert.source, form=form))
 
 
 def replace(bert: Bert, path: Path, form: str) -> None:
@@ -300,34 +334,29 @@ def _build(
     with deferred.defer_values():
         model = builder.build(spec)
     not_finite = transfer.fill(model, fit.entries, fit.tensors)
-    # nameless weights, and those that are marked as untrained, are new too
-    marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
-    new = [one for one in fit.entries if one.name not in fit.tensors or one.layer in marked]
-    layers = [*(one.layer for one in new), *(name.split("/")[0] for name in fit.nameless)]
-    expected = [entry.name for entry in fit.entries]
-    report = transfer.TransferReport(
-        assigned=tuple(name for name in expected if name in fit.tensors),
-        initialized=(*(entry.name for entry in new), *fit.nameless),
-        ignored=(*(name for name in fit.tensors if name not in set(expected)), *fit.others),
-        not_finite=tuple(name for name in expected if name in not_finite),
-        initialized_layers=tuple(dict.fromkeys(layers)),
-        first_values=untrained_weights.digests(model, layers),
-    )
-    own = checkpoint.spec
-    is_own = spec.head == own.head
-    is_same = is_own and spec.num_labels == own.num_labels
-    if is_same or (is_own and elsewhere):
+    report = _make_report(checkpoint, model, fit, not_finite)
+
+    stored = checkpoint.spec
+    has_stored_head = spec.head == stored.head
+    is_same = has_stored_head and spec.num_labels == stored.num_labels
+    if is_same or (has_stored_head and elsewhere):
         labels = labels or checkpoint.labels
-    elif is_own:
+    elif has_stored_head:
         _logger.warning(
             "%s has a head for %d labels, but num_labels is %d: a new head is initialized",
-            *(checkpoint.source, own.num_labels, spec.num_labels),
+            checkpoint.source,
+            stored.num_labels,
+            spec.num_labels,
         )
     of_adapter = {entry.name for entry in fit.entries if entry.layer in elsewhere}
-    _warn(checkpoint, report, tokenizer, [n for n in report.initialized if n not in of_adapter])
+    new = [name for name in report.initialized if name not in of_adapter]
+    _warn(checkpoint, report, tokenizer, new)
+
     attributes = ["sentence", "sentence_problem"]
-    attributes += ["architecture", "problem_type", "split_punctuation"] * is_own
-    attributes += ["cross_encoder", "card"] * is_same
+    if has_stored_head:
+        attributes += ["architecture", "problem_type", "split_punctuation"]
+    if is_same:
+        attributes += ["cross_encoder", "card"]
     return Bert(
         spec.config,
         spec.head,
@@ -337,6 +366,31 @@ def _build(
         labels=labels,
         source=checkpoint.address,
         **{name: getattr(checkpoint, name) for name in attributes},
+    )
+
+
+def _make_report(
+    checkpoint: Checkpoint, model, fit: fitting.Fit, not_finite: Collection[str]
+) -> transfer.TransferReport:
+    """Return which weights were assigned, newly initialized, ignored and not finite."""
+    # nameless weights, and those that are marked as untrained, are new too
+    marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
+    new = [entry for entry in fit.entries if entry.name not in fit.tensors or entry.layer in marked]
+    layers = [entry.layer for entry in new]
+    layers += [name.split("/")[0] for name in fit.nameless]
+
+    expected = [entry.name for entry in fit.entries]
+    known = set(expected)
+    assigned = [name for name in expected if name in fit.tensors]
+    initialized = [entry.name for entry in new]
+    ignored = [name for name in fit.tensors if name not in known]
+    return transfer.TransferReport(
+        assigned=tuple(assigned),
+        initialized=(*initialized, *fit.nameless),
+        ignored=(*ignored, *fit.others),
+        not_finite=tuple(name for name in expected if name in not_finite),
+        initialized_layers=tuple(dict.fromkeys(layers)),
+        first_values=untrained_weights.digests(model, layers),
     )
 
 
@@ -371,7 +425,9 @@ def _check_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
         require_positive("num_labels", num_labels)
     if labels is None:
         return None
-    listed = tuple(labels) if isinstance(labels, Sequence) and not isinstance(labels, str) else ()
+
+    is_list = isinstance(labels, Sequence) and not isinstance(labels, str)
+    listed = tuple(labels) if is_list else ()
     if not listed or not all(isinstance(label, str) for label in listed):
         raise ValueError(
             f"labels must be a list of names, got {labels!r:.60}: give their number as num_labels"
@@ -388,32 +444,40 @@ def _choose_labels(
     checkpoint: Checkpoint, head: str, num_labels: int | None, labels: tuple[str, ...] | None
 ) -> tuple[int, tuple[str, ...] | None]:
     """Return the number of labels, and the names that are the caller's or a new head's."""
-    if num_labels is not None and head not in HEADS_WITH_LABELS:
+    has_labels = head in HEADS_WITH_LABELS
+    if num_labels is not None and not has_labels:
+        what = "labels go" if labels else "num_labels goes"
+        heads = " or ".join(f"head={name!r}" for name in HEADS_WITH_LABELS)
+        raise ValueError(f"{what} with {heads}, got {head!r}")
+
+    stored = checkpoint.spec
+    is_stored_head = head == stored.head
+    stored_labels = (checkpoint.labels or ()) if is_stored_head else ()
+    if labels and labels != stored_labels and sorted(labels) == sorted(stored_labels):
         raise ValueError(
-            f"{'labels go' if labels else 'num_labels goes'} with "
-            f"{' or '.join(f'head={name!r}' for name in HEADS_WITH_LABELS)}, got {head!r}"
-        )
-    own, new_labels = checkpoint.spec, checkpoint.new_labels or ()
-    if head == own.head or head not in HEADS_WITH_LABELS:
-        new_labels = ()
-    own_labels = (checkpoint.labels or ()) if head == own.head else ()
-    if labels and labels != own_labels and sorted(labels) == sorted(own_labels):
-        raise ValueError(
-            f"labels must be in the order of the checkpoint's outputs, {', '.join(own_labels)}, "
+            f"labels must be in the order of the checkpoint's outputs, {', '.join(stored_labels)}, "
             f"got {', '.join(labels)}"
         )
-    num_labels = num_labels or (own.num_labels if head == own.head else len(new_labels) or 2)
-    return num_labels, new_labels if labels is None and len(new_labels) == num_labels else labels
+
+    new_labels: tuple[str, ...] = ()
+    if has_labels and not is_stored_head:
+        new_labels = checkpoint.new_labels or ()
+    if not num_labels:
+        num_labels = stored.num_labels if is_stored_head else len(new_labels) or 2
+    if labels is None and len(new_labels) == num_labels:
+        labels = new_labels
+    return num_labels, labels
 
 
 def _warn(
     checkpoint: Checkpoint, report: transfer.TransferReport, tokenizer, new: list[str]
 ) -> None:
-    source, embedding_size = checkpoint.source, checkpoint.spec.config.vocab_size
+    source = checkpoint.source
     if new:
         _logger.warning(
             "%s: newly initialized (not in the checkpoint): %s: train the model before you use it",
-            *(source, ", ".join(new)),
+            source,
+            ", ".join(new),
         )
     if checkpoint.sentence_problem:
         _logger.warning(
@@ -423,10 +487,14 @@ def _warn(
     if report.not_finite:
         names = ", ".join(report.not_finite)
         _logger.warning("%s has NaN or infinity in these weights: %s", source, names)
+
+    embedding_size = checkpoint.spec.config.vocab_size
     if tokenizer is not None and tokenizer.vocab_size < embedding_size:
         _logger.warning(
             "%s: the vocabulary has %d tokens, the embedding %d rows: the last rows have no token",
-            *(source, tokenizer.vocab_size, embedding_size),
+            source,
+            tokenizer.vocab_size,
+            embedding_size,
         )
 
 

@@ -38,16 +38,15 @@ class Fit:
         if not self.problems:
             return
         count = f"{len(self.problems)} problem{'s' if len(self.problems) > 1 else ''}"
-        unexpected = any(problem.startswith("unexpected") for problem in self.problems)
-        raise ValueError(
-            f"{source} does not fit the model of its configuration, {count}: "
-            + summarize(self.problems)
-            + (
+        advice = ""
+        if any(problem.startswith("unexpected") for problem in self.problems):
+            advice = (
                 " (to leave out what is unexpected: kbert convert --ignore PATTERN, in Python "
                 "ignore=[…])"
-                if unexpected
-                else ""
             )
+        raise ValueError(
+            f"{source} does not fit the model of its configuration, {count}: "
+            f"{summarize(self.problems)}{advice}"
         )
 
 
@@ -65,42 +64,68 @@ def fit(
     labels is another head. Raise a ValueError if `allow_missing` or `ignore` has a name that
     neither the checkpoint nor any graph has.
     """
-    config, column = spec.config, checkpoint.column
-    allow_missing = _resolve_names("allow_missing", allow_missing, checkpoint)
-    ignore = _resolve_names("ignore", ignore, checkpoint)
-    parts, own_parts = (
-        (weight_names.parts_of(one.head, one.config), one.num_labels)
-        for one in (spec, checkpoint.spec)
-    )
+    config = spec.config
+    column = checkpoint.column
+    missing_names = _resolve_names("allow_missing", allow_missing, checkpoint)
+    ignored_names = _resolve_names("ignore", ignore, checkpoint)
+    parts = weight_names.parts_of(spec.head, config)
+
     tensors = dict(checkpoint.tensors)
-    names = {
-        part: {entry.name for entry in weight_names.entries([part], config, column)}
-        for part in weight_names.PARTS
-        if part not in weight_names.BODY
-    }
-    # A classifier of sequences and one of tokens have one name in transformers: not taken for it.
-    templates = [row for row in weight_names.TEMPLATES if "N" in row.shape]
-    classifiers = sorted({row.names[column] for row in templates if column in row.names})
-    is_own = parts == own_parts
-    others = [] if is_own else [name for name in classifiers if tensors.pop(name, None)]
-    absent = [group for group in names.values() if not group & set(tensors)]
+    others: list[str] = []
+    stored = checkpoint.spec
+    is_same_head = parts == weight_names.parts_of(stored.head, stored.config)
+    if not is_same_head or spec.num_labels != stored.num_labels:
+        others = _remove_classifiers(tensors, column)
+
     entries = weight_names.entries_of(spec, column)
+    groups = _list_head_names(config, column)
+    absent = [group for group in groups if group.isdisjoint(tensors)]
     problems = transfer.problems(
         entries,
         tensors,
-        allow_missing={*allow_missing, *set().union(*absent)},
-        ignore={*ignore, *set().union(*names.values())},
+        allow_missing=missing_names.union(*absent),
+        ignore=ignored_names.union(*groups),
     )
     if problems:
-        problems = [
-            f"{key} is {getattr(config, key)} in the configuration, {size} in the tensors"
-            for key, size in read_sizes(tensors, column).items()
-            if getattr(config, key) != size
-        ] + problems
+        problems = _size_problems(tensors, config, column) + problems
     problems += vocabulary_problems(tokens, config)
-    templates = weight_names.templates_of(parts[0], config)
+
+    templates = weight_names.templates_of(parts, config)
     nameless = [row.names["kbert"] for row in templates if column not in row.names]
     return Fit(entries, nameless, tensors, others, problems)
+
+
+def _list_head_names(config: BertConfig, column: str) -> list[set[str]]:
+    """Return the names of the tensors of every part of the heads."""
+    groups = []
+    for part in weight_names.PARTS:
+        if part not in weight_names.BODY:
+            groups.append({entry.name for entry in weight_names.entries([part], config, column)})
+    return groups
+
+
+def _remove_classifiers(tensors: dict[str, Tensor], column: str) -> list[str]:
+    """Remove the classifiers' tensors, and return their names.
+
+    A classifier of sequences and one of tokens have one name in transformers: not taken for it.
+    """
+    templates = [row for row in weight_names.TEMPLATES if "N" in row.shape]
+    classifiers = {row.names[column] for row in templates if column in row.names}
+    removed = sorted(name for name in classifiers if name in tensors)
+    for name in removed:
+        del tensors[name]
+    return removed
+
+
+def _size_problems(tensors: Mapping[str, Tensor], config: BertConfig, column: str) -> list[str]:
+    """Return the sizes of which the configuration and the tensors say different values."""
+    lines = []
+    for key, size in read_sizes(tensors, column).items():
+        if getattr(config, key) != size:
+            lines.append(
+                f"{key} is {getattr(config, key)} in the configuration, {size} in the tensors"
+            )
+    return lines
 
 
 def vocabulary_problems(tokens: int | None, config: BertConfig) -> list[str]:
@@ -120,36 +145,51 @@ def summarize(problems: Collection[str], most: int = 20) -> str:
     for problem in problems:
         block = _BLOCK.search(problem)
         number = int(block[2]) if block else 0
-        blocks.setdefault(_BLOCK.sub(r"\1{}", problem, count=1), []).append(number)
+        text = _BLOCK.sub(r"\1{}", problem, count=1)
+        blocks.setdefault(text, []).append(number)
+
     texts = [text.replace("{}", _ranges(numbers), 1) for text, numbers in blocks.items()]
+    shown = texts[:most]
     left = sum(len(numbers) for numbers in list(blocks.values())[most:])
-    more = [f"and {left} more, which `kbert inspect` lists"] if left else []
-    return "; ".join(texts[:most] + more)
+    if left:
+        shown.append(f"and {left} more, which `kbert inspect` lists")
+    return "; ".join(shown)
 
 
 def _ranges(numbers: Collection[int]) -> str:
     """3, {0…11} or {0, 2}."""
     numbers = sorted(set(numbers))
-    if len(numbers) == 1:
-        return str(numbers[0])
-    whole = numbers == list(range(numbers[0], numbers[-1] + 1))
-    return f"{{{numbers[0]}…{numbers[-1]}}}" if whole else f"{{{', '.join(map(str, numbers))}}}"
+    first = numbers[0]
+    last = numbers[-1]
+    if first == last:
+        return str(first)
+    if numbers == list(range(first, last + 1)):
+        return f"{{{first}…{last}}}"
+    return f"{{{', '.join([str(number) for number in numbers])}}}"
 
 
 def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
     """Return the sizes of a configuration that the tensors' shapes say."""
     by_letter: dict[str, int] = {}
-    for row in (row.fill_in_block(0) for part in weight_names.BODY for row in TABLE[part]):
-        tensor = tensors.get(row.names.get(column, ""))
-        if tensor and not row.variable.endswith("kernel"):  # each format has its own kernels
-            by_letter = dict(zip(row.shape, tensor.shape, strict=False)) | by_letter
+    for part in weight_names.BODY:
+        for template in TABLE[part]:
+            row = template.fill_in_block(0)
+            tensor = tensors.get(row.names.get(column, ""))
+            if tensor and not row.variable.endswith("kernel"):  # each format has its own kernels
+                by_letter = dict(zip(row.shape, tensor.shape, strict=False)) | by_letter
+
     sizes = {key: by_letter[letter] for letter, key in _SIZES.items() if letter in by_letter}
-    blocks = 0  # that the tensors are of, from the first on without a gap
-    while blocks < _MOST_BLOCKS and any(
-        row.fill_in_block(blocks).names.get(column) in tensors for row in TABLE["encoder"]
-    ):
-        blocks += 1
+    blocks = _count_blocks(tensors, column)
     return sizes | {"num_hidden_layers": blocks} if blocks else sizes
+
+
+def _count_blocks(tensors: Mapping[str, Tensor], column: str) -> int:
+    """Count the blocks that the tensors are of, from the first on without a gap."""
+    for block in range(_MOST_BLOCKS):
+        names = [row.fill_in_block(block).names.get(column) for row in TABLE["encoder"]]
+        if not any(name in tensors for name in names):
+            return block
+    return _MOST_BLOCKS
 
 
 def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint) -> set[str]:
@@ -164,11 +204,16 @@ def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint
     by_name = {tensor.name: name for name, tensor in checkpoint.tensors.items()}
     by_name |= {f"bert.{name}": name for name in in_table if f"bert.{name}" not in in_table}
     by_name |= {name: name for name in (*in_table, *checkpoint.left_out)}
-    names = [one for name in names for one in (fnmatch.filter(by_name, name) or [name])]
-    if unknown := [name for name in names if name not in by_name]:
+
+    matches: list[str] = []
+    for name in names:
+        matches += fnmatch.filter(by_name, name) or [name]
+    unknown = [name for name in matches if name not in by_name]
+    if unknown:
         near = hint(unknown[0], by_name, "")
+        shown = ", ".join([repr(name) for name in unknown])
         raise ValueError(
             f"{argument} must name tensors of the checkpoint or the model, got "
-            f"{', '.join(map(repr, unknown))}{near and f': {near}'}"
+            f"{shown}{near and f': {near}'}"
         )
-    return {by_name[name] for name in names}
+    return {by_name[name] for name in matches}

@@ -84,14 +84,16 @@ def open_checkpoint(
         with _reader("keras_hub").open_backbone(source) as checkpoint:
             yield dataclasses.replace(checkpoint, format="keras_hub")
         return
+
     path = locate(source)
-    address, card = fetching.address_of(path), run_models.find_card(path)
+    address = fetching.address_of(path)
+    card = run_models.find_card(path)
     with contextlib.ExitStack() as stack:
         path = stack.enter_context(unpack(path) if path.suffix == ".zip" else open_whole(path))
         form = form or recognize(path)
         checkpoint = stack.enter_context(_reader(form).open_checkpoint(path, config))
-        blocks, tensors = checkpoint.spec.config.num_hidden_layers, len(checkpoint.tensors)
-        bounds.check_blocks(str(path), blocks, tensors)
+        blocks = checkpoint.spec.config.num_hidden_layers
+        bounds.check_blocks(str(path), blocks, len(checkpoint.tensors))
         yield dataclasses.replace(
             checkpoint,
             source=str(source),
@@ -112,8 +114,10 @@ def locate(source: str | os.PathLike) -> Path:
         raise ValueError("a checkpoint's path must be given, got an empty one")
     if is_unmoved(path):
         return path
-    if not path.exists() and (index := path.with_name(f"{path.name}.index")).is_file():
-        path = index  # bert_model.ckpt, as Google's own code is given it
+
+    if not path.exists() and path.with_name(f"{path.name}.index").is_file():
+        # bert_model.ckpt, as Google's own code is given it
+        path = path.with_name(f"{path.name}.index")
     else:
         path = fetching.locate(source)
     bounds.check_regular(path)
@@ -128,25 +132,36 @@ def recognize(path: Path) -> str:
             f"{path} must hold one checkpoint, got files of {' and of '.join(matches)}: choose "
             "with format= (--format of kbert convert)"
         )
-    if matches:
-        return matches[0]
+    if not matches:
+        raise _explain_unread(path)
+    return matches[0]
+
+
+def _explain_unread(path: Path) -> Exception:
+    """Return the error for a path without a checkpoint that kbert reads: what it has, or lacks."""
     for pattern, what in _OTHERS.items():
         files = sorted(path.glob(pattern)) if path.is_dir() else []
         if files:
             name = files[0].relative_to(path)
-            raise ValueError(f"{path} must hold weights that kbert reads, got {name} alone: {what}")
-    if other := _OTHER_FILES.get(path.suffix):
-        raise ValueError(f"{path} must be a checkpoint, got {other}, which is for inference")
-    if path.is_file():
-        endings = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
-        looks_like_part = path.suffix in endings or ".data-" in path.name
-        is_part = looks_like_part and _list_formats(path.parent)
-        raise ValueError(
-            f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, or weights "
-            "(.safetensors, .bin, .pt, …) with config.json in their folder, got another file"
-            + (f": give its folder, {path.parent}" if is_part else "")
-        )
-    raise FileNotFoundError(f"{path}: {_what_is_missing(path)}")
+            return ValueError(
+                f"{path} must hold weights that kbert reads, got {name} alone: {what}"
+            )
+
+    kind = _OTHER_FILES.get(path.suffix)
+    if kind:
+        return ValueError(f"{path} must be a checkpoint, got {kind}, which is for inference")
+    if not path.is_file():
+        return FileNotFoundError(f"{path}: {_what_is_missing(path)}")
+
+    message = (
+        f"{path} must be a folder, a .zip, a .keras or a keras_bert .h5 file, or weights "
+        "(.safetensors, .bin, .pt, …) with config.json in their folder, got another file"
+    )
+    endings = (".json", ".safetensors", ".bin", ".h5", ".index", ".txt")
+    looks_like_part = path.suffix in endings or ".data-" in path.name
+    if looks_like_part and _list_formats(path.parent):
+        message += f": give its folder, {path.parent}"
+    return ValueError(message)
 
 
 def read_head(source: str | os.PathLike, form: str | None = None) -> str | None:
@@ -167,11 +182,13 @@ def format_for(path: Path) -> str:
     path = Path(path)
     if path.suffix in _ENDINGS:
         return _ENDINGS[path.suffix]
+
     expected = f"{path} must be a folder, or a file that ends in {', '.join(_ENDINGS)}, got "
     if path.suffix in (".zip", ".h5"):
         raise ValueError(f"{expected}{path.suffix}, which kbert reads and does not write")
     near = hint_of_ending(path, _ENDINGS)
-    if (near or _OF_OTHER_FILES.fullmatch(path.suffix)) and not path.is_dir():
+    means_a_file = near or _OF_OTHER_FILES.fullmatch(path.suffix)
+    if means_a_file and not path.is_dir():
         way = "For a folder of that name, give format='transformers' (--to transformers)"
         raise ValueError(f"{expected}{path.suffix}: {near or 'leave it out.'} {way}")
     return "transformers"
@@ -203,20 +220,22 @@ def check_destination(path: Path, form: str) -> None:
         raise ValueError(
             f"format {form} is written as a folder, got {path}: leave {path.suffix} out"
         )
-    if check := getattr(module, "check", None):
+    check = getattr(module, "check", None)
+    if check:
         check(path)
+
     if not path.is_dir():
         return
     if run_models.is_run(path):
         raise ValueError(
             f"{path} is the folder of a run, which is never replaced: choose another place"
         )
-    own = _READ_AS.get(form, form)
+    read_as = _READ_AS.get(form, form)
     with open_whole(path) as whole:
-        others = [form for form in _list_formats(whole) if form != own]
-    if others:
+        held = [name for name in _list_formats(whole) if name != read_as]
+    if held:
         raise ValueError(
-            f"{path} holds a checkpoint of another format ({', '.join(others)}), which is never "
+            f"{path} holds a checkpoint of another format ({', '.join(held)}), which is never "
             "replaced: choose another place"
         )
 
@@ -240,7 +259,8 @@ def is_there(path: Path, form: str) -> bool:
     """Return whether a path to write to holds a model of that format, which will be replaced."""
     if form in _ENDINGS.values():
         return path.exists()
-    if marker := {"saved_model": "saved_model.pb", "peft": "adapter_config.json"}.get(form):
+    marker = {"saved_model": "saved_model.pb", "peft": "adapter_config.json"}.get(form)
+    if marker:
         return (path / marker).exists()
     return path.is_dir() and _reader(_READ_AS.get(form, form)).is_checkpoint(path)
 
@@ -258,17 +278,19 @@ def _reader(form: str):
 def _what_is_missing(path: Path) -> str:
     """Return what a folder needs to be a whole checkpoint."""
     if (path / "config.json").is_file():
-        files = "model.safetensors, pytorch_model.bin, tf_model.h5 or model.weights.h5"
+        missing = "no model.safetensors, pytorch_model.bin, tf_model.h5 or model.weights.h5"
         endings = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
-        others = [file.name for file in sorted(path.iterdir()) if file.suffix in endings]
-        hint = f": give the path of one file, {path / others[0]}" if others else ""
-        return f"no {files} beside config.json{hint}"
+        weights = [file.name for file in sorted(path.iterdir()) if file.suffix in endings]
+        hint = f": give the path of one file, {path / weights[0]}" if weights else ""
+        return f"{missing} beside config.json{hint}"
+
     if (path / "bert_config.json").is_file():
         return "no bert_model.ckpt.index or pytorch_model.bin beside bert_config.json"
     if any(any(path.glob(f"*{ending}")) for ending in (".safetensors", ".bin", "tf_model*.h5")):
         return "no config.json beside the weights"
     if any(path.glob("*.ckpt*.index")):
         return "no bert_config.json beside the checkpoint"
+
     inside = [entry for entry in path.iterdir() if entry.is_dir() and _list_formats(entry)]
     hint = f": is it {inside[0]}?" if len(inside) == 1 else ""
     return f"no checkpoint of {', '.join(READERS)}{hint}"

@@ -2,6 +2,19 @@
 
 google-research/bert keeps its weights in TensorFlow's own checkpoint files: only TensorFlow reads
 and writes them, whichever backend Keras runs on.
+
+A checkpoint is several files, and its path is the beginning of their names, a prefix without an
+ending. The index is a sorted table from the tensors' names to their dtype, shape and place; the
+numbers lie in the data files, often a single one, one tensor after the other. A training run keeps
+its last few checkpoints, and the text file `checkpoint` names the latest (TensorFlow's
+tensor_bundle.proto and checkpoint_state.proto):
+
+    bert_model.ckpt.index                     the names, in order, with an entry for each:
+        bert/embeddings/LayerNorm/beta          float32 (768,), data file 0, its offset and size
+        bert/embeddings/LayerNorm/gamma         and a check sum, CRC-32C
+        …
+    bert_model.ckpt.data-00000-of-00001       the numbers of every tensor, as bytes
+    checkpoint                                model_checkpoint_path: "model.ckpt-20"
 """
 
 import contextlib
@@ -11,7 +24,7 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -61,28 +74,40 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     """
     folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
-    every_tensor = _tensors(prefix)
-    left_out = tuple(name for name in every_tensor if _is_of_training(name, every_tensor))
-    tensors = {name: tensor for name, tensor in every_tensor.items() if name not in left_out}
-    if "bert/embeddings/word_embeddings" not in tensors:
-        what = ", ".join(list(tensors)[:3]) + (" …" if len(tensors) > 3 else "")
-        if "_CHECKPOINTABLE_OBJECT_GRAPH" in tensors:
-            what = "those of an object-based checkpoint (TensorFlow 2's tf.train.Checkpoint)"
-        raise ValueError(
-            f"{prefix} must hold BERT under google-research/bert's names, "
-            f"bert/embeddings/word_embeddings …, got {what or 'none'}"
-        )
+    tensors = _tensors(prefix)
+    left_out = [name for name in tensors if _is_of_training(name, tensors)]
+    tensors = {name: tensor for name, tensor in tensors.items() if name not in left_out}
+    _check_is_google(prefix, tensors)
+
+    head = weight_names.find_head(tensors, "google")
     num_labels = weight_names.find_num_labels(tensors, "google") or 2
     has_vocabulary = (folder / "vocab.txt").is_file()
+    rules = {"lowercase": _lowercase(folder)} if has_vocabulary else {}
+    other_files = [f"{name}.*" for name in _list_prefixes(folder) if name != prefix.name]
     yield Checkpoint(
         "google",
-        GraphSpec(config, weight_names.find_head(tensors, "google"), num_labels=num_labels),
+        GraphSpec(config, head, num_labels=num_labels),
         tensors,
         vocabulary=folder if has_vocabulary else None,
-        rules={"lowercase": _lowercase(folder)} if has_vocabulary else {},
-        left_out=left_out,
+        rules=rules,
+        left_out=tuple(left_out),
         files=_list_files(folder, prefix.name),
-        other_files=tuple(f"{name}.*" for name in _list_prefixes(folder) if name != prefix.name),
+        other_files=tuple(other_files),
+    )
+
+
+def _check_is_google(prefix: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError for tensors of other names than google-research/bert's."""
+    if "bert/embeddings/word_embeddings" in tensors:
+        return
+    what = ", ".join(list(tensors)[:3]) or "none"
+    if len(tensors) > 3:
+        what += " …"
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in tensors:
+        what = "those of an object-based checkpoint (TensorFlow 2's tf.train.Checkpoint)"
+    raise ValueError(
+        f"{prefix} must hold BERT under google-research/bert's names, "
+        f"bert/embeddings/word_embeddings …, got {what}"
     )
 
 
@@ -94,27 +119,34 @@ def write(bert, path: Path) -> None:
     writing.require_wordpiece_bert(bert, path, "google")
     parts = weight_names.parts_of(bert.head, bert.config)
     templates = weight_names.templates_of(parts, bert.config)
-    if nameless := [row.names["kbert"] for row in templates if "google" not in row.names]:
+    nameless = [row.names["kbert"] for row in templates if "google" not in row.names]
+    if nameless:
         raise ValueError(
             f"format google cannot store the head {bert.head}: Google's release has no names for "
             f"{', '.join(nameless)}. Save it with format='transformers' (--to transformers)"
         )
     writing.warn_of_losses(bert, path, "format google", _list_losses(bert))
-    config = bert.config
-    unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
-    if ACTIVATIONS[config.hidden_act] not in _GOOGLES_ACTIVATIONS:
-        unknown.append("hidden_act")
-    if unknown:
-        settings = ", ".join(f"{key}={getattr(config, key)!r}" for key in sorted(unknown))
-        if ACTIVATIONS[config.hidden_act] == "gelu_tanh":
-            settings += " (they call this form gelu: write that into bert_config.json for them)"
-        _logger.warning("%s: Google's code and keras_bert do not know %s", path, settings)
+    _warn_of_settings(bert.config, path)
+
     entries = weight_names.entries_of(bert.spec, "google")
     with writing.replace_folder(path) as folder:
         _save(bert.model, entries, folder / CHECKPOINT)
         bert.config.to_json(folder / _CONFIG)
         if bert.tokenizer is not None:
             bert.tokenizer.save(folder, max_length=bert.config.max_position_embeddings)
+
+
+def _warn_of_settings(config: BertConfig, path: Path) -> None:
+    """Log the settings that Google's code does not know."""
+    unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
+    if ACTIVATIONS[config.hidden_act] not in _GOOGLES_ACTIVATIONS:
+        unknown.append("hidden_act")
+    if not unknown:
+        return
+    settings = ", ".join(f"{key}={getattr(config, key)!r}" for key in sorted(unknown))
+    if ACTIVATIONS[config.hidden_act] == "gelu_tanh":
+        settings += " (they call this form gelu: write that into bert_config.json for them)"
+    _logger.warning("%s: Google's code and keras_bert do not know %s", path, settings)
 
 
 def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
@@ -124,10 +156,9 @@ def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
     names = _list_prefixes(path)
     if not names:
         raise FileNotFoundError(f"{path}: no {CHECKPOINT}.index")
-    latest = path / "checkpoint"  # a protocol buffer, which names a run's latest
-    text = latest.read_text(encoding="utf-8", errors="replace") if latest.is_file() else ""
-    match = re.search(r'^model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"', text, re.MULTILINE)
-    named = [name for name in dict.fromkeys((CHECKPOINT, match and match[1])) if name in names]
+
+    latest = _read_latest(path / "checkpoint")
+    named = [name for name in dict.fromkeys((CHECKPOINT, latest)) if name in names]
     if len(named) > 1:
         raise ValueError(
             f"{path} must hold {CHECKPOINT} or a training run's checkpoints, got both, and the "
@@ -139,6 +170,15 @@ def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
             f"{', '.join(names)}: give the path of one's .index file"
         )
     return path, path / (named or names)[0]
+
+
+def _read_latest(file: Path) -> str | None:
+    """Return the checkpoint that a run's file names, a protocol buffer as text; None without."""
+    if not file.is_file():
+        return None
+    text = file.read_text(encoding="utf-8", errors="replace")
+    match = re.search(r'^model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"', text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _list_prefixes(folder: Path) -> list[str]:
@@ -153,8 +193,9 @@ def _list_files(folder: Path, prefix: str) -> tuple[str, ...]:
 
 def _is_of_training(name: str, names: Collection[str]) -> bool:
     """Return whether a tensor is an optimizer's: named after a weight, or one of its counters."""
-    below, after = name.rpartition("/")[0], _SLOT.sub("", name)
-    is_slot = below in names or (after != name and after in names)
+    weight_above = name.rpartition("/")[0]
+    weight_before = _SLOT.sub("", name)
+    is_slot = weight_above in names or (weight_before != name and weight_before in names)
     return is_slot or _COUNTERS.search(name) is not None
 
 
@@ -168,12 +209,15 @@ def _tensorflow(path: Path):
 def _tensors(prefix: Path) -> dict[str, Tensor]:
     """Return every tensor of the checkpoint by its name, in the order of names, unread."""
     tf = _tensorflow(prefix)
-    if (index := Path(f"{prefix}.index")).is_file():
+    index = Path(f"{prefix}.index")
+    if index.is_file():
         bounds.check_size(index, bounds.INDEX)
     with damage_in_one_line(prefix, _FORM):
         reader = tf.train.load_checkpoint(str(prefix))
-        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        shapes = reader.get_variable_to_shape_map()
+        dtypes = reader.get_variable_to_dtype_map()
     bounds.check_count(prefix, len(shapes))
+
     data = list(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"))
     if not data:
         raise FileNotFoundError(f"{prefix.parent}: no {prefix.name}.data-00000-of-00001")
@@ -184,12 +228,12 @@ def _tensors(prefix: Path) -> dict[str, Tensor]:
             f"{prefix} must be a whole TensorFlow checkpoint, got tensors of {stated:,} bytes, and "
             f"data of {size:,}"
         )
-    return {
-        name: Tensor(
-            name, tuple(shapes[name]), dtypes[name].name, partial(_read, reader, prefix, name)
-        )
-        for name in sorted(shapes)
-    }
+
+    tensors = {}
+    for name in sorted(shapes):
+        read = partial(_read, reader, prefix, name)
+        tensors[name] = Tensor(name, tuple(shapes[name]), dtypes[name].name, read)
+    return tensors
 
 
 def _read(reader, prefix: Path, name: str) -> np.ndarray:
@@ -209,23 +253,28 @@ def _lowercase(folder: Path) -> bool | None:
         return True
     if "cased" in name:
         return False
+
     try:
         tokens = read_tokens(folder / "vocab.txt")
     except (OSError, ValueError):  # said when the tokenizer is made, if it is
         return None
     pieces = [token for token in tokens if not re.fullmatch(r"\[.*\]", token)]
-    if any(word != word.lower() for word in pieces):
+    if any(piece != piece.lower() for piece in pieces):
         return False
-    return True if sum(word != word.upper() for word in pieces) >= _ENOUGH_TOKENS else None
+    with_letters = sum(piece != piece.upper() for piece in pieces)
+    return True if with_letters >= _ENOUGH_TOKENS else None
 
 
 def _list_losses(bert) -> list[str]:
     """Return what a model has that the files do not hold."""
-    losses = [f"the labels' names: {', '.join(bert.labels)}"] if bert.labels is not None else []
+    losses = []
+    if bert.labels is not None:
+        losses.append(f"the labels' names: {', '.join(bert.labels)}")
     if bert.cross_encoder is not None:
         losses.append("a cross-encoder's activation and prompt")
     if bert.sentence is not None:
-        pooling, normalize = "+".join(bert.sentence.poolings), bert.sentence.normalize
+        pooling = "+".join(bert.sentence.poolings)
+        normalize = bert.sentence.normalize
         option = "normalize" if normalize else "no-normalize"
         losses.append(
             f"the pooling of sentence embeddings: give embed pooling={pooling!r}, "
@@ -240,9 +289,10 @@ def _save(model, entries: list[weight_names.Entry], prefix: Path) -> None:
     names = [entry.name for entry in entries]
     try:
         with tf.device("CPU:0"):
-            tensors = [
-                tf.constant(transfer.arrays_of(model, [entry])[entry.name]) for entry in entries
-            ]
+            tensors = []
+            for entry in entries:
+                array = transfer.arrays_of(model, [entry])[entry.name]
+                tensors.append(tf.constant(array))
             tf.raw_ops.SaveV2(
                 prefix=str(prefix),
                 tensor_names=names,

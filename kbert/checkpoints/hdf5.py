@@ -35,10 +35,13 @@ def _check_length(file: Path) -> None:
     with open(file, "rb") as opened:
         header = opened.read(48)
     addresses = header[24:48] if header[8:9] < b"\2" else header[12:36]  # version 0 or 1, or later
-    base, length = addresses[:8], int.from_bytes(addresses[16:24], "little")
+    base = addresses[:8]
+    length = int.from_bytes(addresses[16:24], "little")
     if not header.startswith(_SIGNATURE) or any(base):  # a file with a user's block before it
         return
-    if (size := file.stat().st_size) > length:
+
+    size = file.stat().st_size
+    if size > length:
         raise ValueError(
             f"{file} must be a whole HDF5 file of {length:,} bytes, as its header says, got "
             f"{size:,} bytes"
@@ -82,21 +85,24 @@ def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
     import h5py
 
     datasets = {}
-    count = depth = 0
+    count = 0
+    is_too_much = False
 
     def visit(path: str, item) -> bool | None:
-        nonlocal count, depth
-        count, depth = count + 1, path.count("/")
+        nonlocal count, is_too_much
+        count += 1
+        is_too_much = count > bounds.OBJECTS or path.count("/") > bounds.DEPTH
         if isinstance(item, h5py.Dataset):
             datasets[path] = item
-        return count > bounds.OBJECTS or depth > bounds.DEPTH or None  # but for None it ends
+        return is_too_much or None  # but for None it ends
 
     with damage_in_one_line(file, form):
         group.visititems(visit)
         lacking = _find_lacking(datasets)
         size = group.file.id.get_filesize()
-        unpacked = sum(0 if one.shape is None else one.nbytes for one in datasets.values())
-    if count > bounds.OBJECTS or depth > bounds.DEPTH:
+        sizes = [dataset.nbytes for dataset in datasets.values() if dataset.shape is not None]
+
+    if is_too_much:
         raise ValueError(
             f"{file} must have at most {bounds.OBJECTS:,} groups and datasets, {bounds.DEPTH} "
             "within each other, got more"
@@ -104,20 +110,19 @@ def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
     bounds.check_count(file, len(datasets))
     if lacking:
         raise ValueError(f"{file} must hold its own numbers, got {lacking}")
-    bounds.check_unpacked(file, "its datasets", size, unpacked)
-    return {path: _make_tensor(file, path, one, form) for path, one in datasets.items()}
+    bounds.check_unpacked(file, "its datasets", size, sum(sizes))
+    return {path: _make_tensor(file, path, dataset, form) for path, dataset in datasets.items()}
 
 
 def _make_tensor(file: Path, path: str, dataset, form: str) -> Tensor:
     """Return a dataset's tensor; Keras stores bfloat16 as bytes, and an attribute says so."""
     with damage_in_one_line(file, form):
-        dtype, stated = str(dataset.dtype), str(dataset.attrs.get("dtype", dataset.dtype))
-    if stated != dtype:
-        kind = dataset.dtype
-        if stated != "bfloat16" or kind.kind != "V" or kind.itemsize != 2:
-            raise ValueError(
-                f"{file}: {path} must be of the dtype that it says, {stated}, got {dtype}"
-            )
+        dtype = str(dataset.dtype)
+        stated = str(dataset.attrs.get("dtype", dataset.dtype))
+    kind = dataset.dtype
+    is_bfloat16 = stated == "bfloat16" and kind.kind == "V" and kind.itemsize == 2
+    if stated != dtype and not is_bfloat16:
+        raise ValueError(f"{file}: {path} must be of the dtype that it says, {stated}, got {dtype}")
     return Tensor(path, dataset.shape, stated, partial(_read, file, dataset, stated, form))
 
 
@@ -138,10 +143,11 @@ def _find_lacking(datasets: dict) -> str | None:
             return f"{path} without any"
         if item.external or item.is_virtual:
             return f"{path} in another file"
-        plain = item.chunks is None and item.id.get_create_plist().get_nfilters() == 0
+
+        is_plain = item.chunks is None and item.id.get_create_plist().get_nfilters() == 0
         size = item.id.get_storage_size()
         if item.nbytes and not size:
             return f"{path} without any"
-        if plain and size != item.nbytes:
+        if is_plain and size != item.nbytes:
             return f"{path} with {size:,} bytes for {item.nbytes:,}"
     return None

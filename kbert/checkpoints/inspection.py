@@ -134,46 +134,40 @@ def inspect(
             with open_whole(checkpoint.vocabulary or formats.locate(source)) as whole:
                 ignored = setting_keys.list_ignored_keys(whole)
         fit = fitting.fit(checkpoint, spec, ignore=ignore, tokens=vocab_size)
-        copied = ["source", "format", "architecture", "left_out", "sentence", "notes"]
-        copied += ["files", "other_files"]
+
         return Inspection(
+            source=checkpoint.source,
+            format=checkpoint.format,
+            architecture=checkpoint.architecture,
             head=spec.head,
             config=spec.config,
             tensors=_list_tensors(checkpoint),
+            left_out=checkpoint.left_out,
             vocab_size=vocab_size,
             lowercase=lowercase,
+            sentence=checkpoint.sentence,
             problems=tuple(fit.problems),
             ignored=ignored,
+            notes=checkpoint.notes,
             sentence_problem=checkpoint.sentence_problem,
-            **{name: getattr(checkpoint, name) for name in copied},
+            files=checkpoint.files,
+            other_files=checkpoint.other_files,
         )
 
 
 def inspection_text(inspection: Inspection, every_tensor: bool = False) -> str:
     """Format an inspection as text, 80 columns wide except for long names."""
     lines = [inspection.source, *_facts(inspection), ""]
-    groups = list(dict.fromkeys(tensor.part for tensor in inspection.tensors))
-    lines.append(f"  {'part':<12}{'tensors':>9}{'parameters':>15}  dtype")
-    for part in groups:
-        lines.append(_row(part, [tensor for tensor in inspection.tensors if tensor.part == part]))
-    lines.append(_row("total", inspection.tensors) + f", {inspection.bytes:,} bytes")
-    if inspection.left_out:
-        kinds = ", ".join(sorted({re.split(r"[/.]", name)[-1] for name in inspection.left_out}))
-        count = len(inspection.left_out)
-        are = "tensor is no weight" if count == 1 else "tensors are no weights"
-        lines.append(f"  {count} {are} of BERT: {kinds}")
-    for line in inspection.notes:
-        lines += textwrap.wrap(f"  note: {line}", 80, subsequent_indent=" " * 8)
-    for line in inspection.ignored:
-        lines += textwrap.wrap(f"  ignored: {line}", 80, subsequent_indent=" " * 11)
+    lines += _summarize_tensors(inspection)
+    for note in inspection.notes:
+        lines += textwrap.wrap(f"  note: {note}", 80, subsequent_indent=" " * 8)
+    for keys in inspection.ignored:
+        lines += textwrap.wrap(f"  ignored: {keys}", 80, subsequent_indent=" " * 11)
+
     if every_tensor:
-        names = [printable.line(tensor.name) for tensor in inspection.tensors]
-        width = max(map(len, names), default=0)
         lines.append("")
-        lines += [
-            f"  {name:<{width}}  {' × '.join(map(str, tensor.shape))}  {tensor.dtype}"
-            for name, tensor in zip(names, inspection.tensors, strict=True)
-        ]
+        lines += _describe_tensors(inspection.tensors)
+
     lines.append("")
     if inspection.problems:
         count = len(inspection.problems)
@@ -181,50 +175,79 @@ def inspection_text(inspection: Inspection, every_tensor: bool = False) -> str:
         lines += [f"    {problem}" for problem in inspection.problems]
     else:
         lines.append("  Every tensor is there, in the shape that the configuration says.")
-    return "\n".join(map(printable.line, lines)) + "\n"
+    return "".join([f"{printable.line(line)}\n" for line in lines])
+
+
+def _summarize_tensors(inspection: Inspection) -> list[str]:
+    """Return a table with a row per part, and a line on the tensors that are no weights."""
+    lines = [f"  {'part':<12}{'tensors':>9}{'parameters':>15}  dtype"]
+    for part in dict.fromkeys(tensor.part for tensor in inspection.tensors):
+        tensors = [tensor for tensor in inspection.tensors if tensor.part == part]
+        lines.append(_row(part, tensors))
+    lines.append(_row("total", inspection.tensors) + f", {inspection.bytes:,} bytes")
+
+    if inspection.left_out:
+        kinds = {re.split(r"[/.]", name)[-1] for name in inspection.left_out}
+        count = len(inspection.left_out)
+        are = "tensor is no weight" if count == 1 else "tensors are no weights"
+        lines.append(f"  {count} {are} of BERT: {', '.join(sorted(kinds))}")
+    return lines
+
+
+def _describe_tensors(tensors: Sequence[InspectedTensor]) -> list[str]:
+    """Return a line per tensor: name, shape and dtype."""
+    names = [printable.line(tensor.name) for tensor in tensors]
+    width = max((len(name) for name in names), default=0)
+    lines = []
+    for name, tensor in zip(names, tensors, strict=True):
+        shape = " × ".join([str(size) for size in tensor.shape])
+        lines.append(f"  {name:<{width}}  {shape}  {tensor.dtype}")
+    return lines
 
 
 def _facts(inspection: Inspection) -> list[str]:
     config = inspection.config
-    sizes = (
-        f"{config.num_hidden_layers} blocks of width {config.hidden_size:,}, "
-        f"{config.num_attention_heads} heads, feed-forward {config.intermediate_size:,}"
-    )
-    tables_ = (
-        f"{config.vocab_size:,} tokens, {config.max_position_embeddings:,} positions, "
-        f"{config.type_vocab_size} segments"
-    )
     architecture = f", {inspection.architecture}" if inspection.architecture else ""
     facts = {
         "format": inspection.format + architecture,
         "weights": first_few(inspection.files, 3),
-        "not read": first_few(inspection.other_files, 3),
-        "head": inspection.head,
-        "sizes": sizes,
-        "": tables_,
-        "activation": f"{config.hidden_act}, epsilon {config.layer_norm_eps:g}",
-        "vocabulary": "none",
     }
-    if inspection.vocab_size is not None:
-        casing = "uncased" if inspection.lowercase else "cased"
-        if inspection.lowercase is None:
-            casing = "casing unknown (say --uncased or --cased)"
-        left = config.vocab_size - inspection.vocab_size
-        without = f"; {left:,} rows of the embedding have no token" if left > 0 else ""
-        facts["vocabulary"] = f"{inspection.vocab_size:,} tokens, {casing}{without}"
+    if inspection.other_files:
+        facts["not read"] = first_few(inspection.other_files, 3)
+    facts |= {
+        "head": inspection.head,
+        "sizes": f"{config.num_hidden_layers} blocks of width {config.hidden_size:,}, "
+        f"{config.num_attention_heads} heads, feed-forward {config.intermediate_size:,}",
+        "": f"{config.vocab_size:,} tokens, {config.max_position_embeddings:,} positions, "
+        f"{config.type_vocab_size} segments",
+        "activation": f"{config.hidden_act}, epsilon {config.layer_norm_eps:g}",
+        "vocabulary": _vocabulary_text(inspection),
+    }
     if inspection.sentence:
         facts["sentence"] = _sentence_text(inspection.sentence)
     elif inspection.sentence_problem:
         facts["sentence"] = f"not computed: {inspection.sentence_problem}"
-    if not inspection.other_files:
-        del facts["not read"]
     return [f"  {name:<12}{value}" for name, value in facts.items()]
 
 
+def _vocabulary_text(inspection: Inspection) -> str:
+    if inspection.vocab_size is None:
+        return "none"
+    casing = "uncased" if inspection.lowercase else "cased"
+    if inspection.lowercase is None:
+        casing = "casing unknown (say --uncased or --cased)"
+    text = f"{inspection.vocab_size:,} tokens, {casing}"
+    left = inspection.config.vocab_size - inspection.vocab_size
+    return f"{text}; {left:,} rows of the embedding have no token" if left > 0 else text
+
+
 def _sentence_text(sentence: SentenceSettings) -> str:
-    names = [name for name, prompt in sentence.prompts.items() if prompt]
     facts = [" and ".join(sentence.poolings)]
-    facts += ["dense {} to {} {}".format(*one.shape, one.activation) for one in sentence.dense]
+    for layer in sentence.dense:
+        inputs, outputs = layer.shape
+        facts.append(f"dense {inputs} to {outputs} {layer.activation}")
+
+    names = [name for name, prompt in sentence.prompts.items() if prompt]
     optional = {
         "normalized": sentence.normalize,
         "lowercased": sentence.lowercase,
@@ -234,7 +257,8 @@ def _sentence_text(sentence: SentenceSettings) -> str:
         f"prompts {', '.join(names)}": names,
         f"by default {sentence.default_prompt_name}": sentence.default_prompt,
     }
-    return ", ".join([*facts, *(fact for fact, is_there in optional.items() if is_there)])
+    facts += [fact for fact, is_there in optional.items() if is_there]
+    return ", ".join(facts)
 
 
 def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
@@ -245,19 +269,22 @@ def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
 
 def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     """Return the tensors with their parts, of the head's where two have one name."""
-    spec, tensors = checkpoint.spec, checkpoint.tensors
-    own = weight_names.parts_of(spec.head, spec.config)
+    spec = checkpoint.spec
+    head_groups = weight_names.parts_of(spec.head, spec.config)
     parts: dict[str, str] = {}
     for row in weight_names.templates_of(weight_names.PARTS, spec.config):
         name = row.names.get(checkpoint.column, "")
-        if name in tensors and (name not in parts or row.part in own):
+        if name in checkpoint.tensors and (name not in parts or row.part in head_groups):
             parts[name] = row.part
-    parts |= {name: BESIDE for name in tensors if name not in parts}
-    return tuple(
-        InspectedTensor(name, tuple(one.shape), _DTYPES.get(str(one.dtype), str(one.dtype)), part)
-        for name, part in parts.items()
-        for one in [tensors[name]]
-    )
+    for name in checkpoint.tensors:
+        parts.setdefault(name, BESIDE)
+
+    tensors = []
+    for name, part in parts.items():
+        tensor = checkpoint.tensors[name]
+        dtype = str(tensor.dtype)
+        tensors.append(InspectedTensor(name, tuple(tensor.shape), _DTYPES.get(dtype, dtype), part))
+    return tuple(tensors)
 
 
 def _read_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bool | None]:
@@ -266,11 +293,13 @@ def _read_vocabulary(checkpoint: Checkpoint) -> tuple[Checkpoint, int | None, bo
         return checkpoint, None, None
     from kbert.data.tokenization.tokenizer_files import UnknownCasing, read_vocabulary
 
-    rules, is_known = dict(checkpoint.rules), True
+    rules = dict(checkpoint.rules)
+    is_known = True
     try:
         vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
     except UnknownCasing:
-        rules["lowercase"], is_known = True, False
+        is_known = False
+        rules["lowercase"] = True
         vocabulary = read_vocabulary(checkpoint.vocabulary, **rules)
     tokens = vocabulary.all_tokens
     padded = checkpoint.replace_pad_id(tokens.index(vocabulary.special_tokens["pad"]))

@@ -53,19 +53,12 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         with damage_in_one_line(path, "HDF5"):
             weights = file.get("model_weights", file)
         tensors = _tensors(path, weights)
-        text, source = hdf5.read_text(path, file, "model_config"), f"{path}: model_config"
-        # by name, also within models; weights alone have none
-        layers = dict(_flat(js.parse(text, _MODEL, source), source)) if text else None
+        layers = _read_layers(path, file)
         _check_is_keras_bert(path, file, weights, tensors, layers)
+
         if config is None:
             if layers is None:
-                sizes = fitting.read_sizes(tensors, "keras_bert").items()
-                raise ValueError(
-                    f"{path} holds weights alone, without num_attention_heads and hidden_act "
-                    "(keras_bert's gelu is gelu_new): give config=BertConfig("
-                    f"{', '.join(f'{key}={size}' for key, size in sizes)}, …), or "
-                    "kbert convert --config a JSON file with them"
-                )
+                raise _make_error_of_sizes(path, tensors)
             config = _config(path, layers)
         with damage_in_one_line(path, "HDF5"):
             of_training = list(file.get("optimizer_weights", ()))
@@ -75,6 +68,26 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             tensors,
             left_out=tuple(f"optimizer_weights/{name}" for name in of_training),
         )
+
+
+def _make_error_of_sizes(path: Path, tensors: dict[str, Tensor]) -> ValueError:
+    """Return the error for weights alone, which do not say all of the configuration."""
+    sizes = fitting.read_sizes(tensors, "keras_bert").items()
+    arguments = ", ".join(f"{key}={size}" for key, size in sizes)
+    return ValueError(
+        f"{path} holds weights alone, without num_attention_heads and hidden_act "
+        f"(keras_bert's gelu is gelu_new): give config=BertConfig({arguments}, …), or "
+        "kbert convert --config a JSON file with them"
+    )
+
+
+def _read_layers(path: Path, file) -> dict[str, dict] | None:
+    """Return the layers by name, also those within models; None for weights alone."""
+    text = hdf5.read_text(path, file, "model_config")
+    if not text:
+        return None
+    source = f"{path}: model_config"
+    return dict(_flat(js.parse(text, _MODEL, source), source))
 
 
 def _tensors(path: Path, weights) -> dict[str, Tensor]:
@@ -111,8 +124,11 @@ def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
     if "layer_names" not in attributes and "layer_names0" not in attributes:
         what = "a .weights.h5 of Keras 3 or KerasHub" if "layers" in file else "another HDF5 file"
         raise ValueError(f"{path} must be keras_bert's .h5, got {what}")
+
     if f"{names.TOKEN_EMBEDDING}/embeddings" not in tensors:
-        few = ", ".join(list(weights)[:3]) + (" …" if len(weights) > 3 else "")
+        few = ", ".join(list(weights)[:3])
+        if len(weights) > 3:
+            few += " …"
         raise ValueError(
             f"{path} must be keras_bert's .h5, with a layer {names.TOKEN_EMBEDDING}, got a Keras "
             f"model with {few or 'no weights'}"
@@ -120,21 +136,28 @@ def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
     for part, what in _OTHER_LAYERS.items():
         if any(name.split("/")[0].endswith(part) for name in tensors):
             raise ValueError(f"{path} must be a BERT that kbert builds, got one with {what}")
+
     for name, layer in (layers or {}).items():
-        if not _ATTENTION.match(name):
-            continue
-        if "head_num" not in layer:
-            raise ValueError(f"{path}: {name} must be keras_bert's, got one of another package")
-        activation, history_only = layer.get("activation"), layer.get("history_only")
-        if activation not in (None, "linear") or history_only:
-            what = "history_only" if history_only else f"the activation {js.short_repr(activation)}"
-            raise ValueError(f"{path}: {name} must be BERT's attention, got {what}")
+        if _ATTENTION.match(name):
+            _check_attention(path, name, layer)
     if "Encoder-Output" in (layers or ()):
         _logger.warning(
             "%s: its output joins several blocks. The model built gives only the last one: use "
             "build_hidden_states for the others",
             path,
         )
+
+
+def _check_attention(path: Path, name: str, layer: dict) -> None:
+    """Raise a ValueError for a layer of another package, or one that is not BERT's attention."""
+    if "head_num" not in layer:
+        raise ValueError(f"{path}: {name} must be keras_bert's, got one of another package")
+    activation = layer.get("activation")
+    if layer.get("history_only"):
+        raise ValueError(f"{path}: {name} must be BERT's attention, got history_only")
+    if activation not in (None, "linear"):
+        what = f"the activation {js.short_repr(activation)}"
+        raise ValueError(f"{path}: {name} must be BERT's attention, got {what}")
 
 
 def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
@@ -144,10 +167,12 @@ def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
         wanted = js.fields({name: js.fields({key: js.ANYTHING})})
         return js.check(layers, wanted, f"{path}: model_config")[name][key]
 
-    blocks = [int(match[1]) for name in layers if (match := _BLOCK.match(name))]
+    matches = [_BLOCK.match(name) for name in layers]
+    blocks = [int(match[1]) for match in matches if match]
     first = names.encoder(1, names.FEED_FORWARD)
     activation = setting(first, "activation")
     activation = _ACTIVATIONS.get(str(activation), activation)
+
     try:
         return BertConfig(
             vocab_size=setting(names.TOKEN_EMBEDDING, "input_dim"),
@@ -163,5 +188,5 @@ def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
             layer_norm_eps=setting(names.EMBEDDING_NORM, "epsilon"),
         )
     except ValueError as error:
-        own = str(error).startswith(str(path))
-        raise ValueError(str(error) if own else f"{path}: model_config: {error}") from None
+        has_path = str(error).startswith(str(path))
+        raise ValueError(str(error) if has_path else f"{path}: model_config: {error}") from None

@@ -23,6 +23,7 @@ from kbert.io.wording import first_few
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
 
 _TIMEOUT_S = 5.0
 _logger = logging.getLogger("kbert")
@@ -82,7 +83,7 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
     files = _choose(path)
     card = _find_card(path, card, README in files)
     _require_token()
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+    from huggingface_hub import HfApi
 
     from kbert import __version__
 
@@ -95,20 +96,13 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
         ):
             api = HfApi()
             there = _list_there(api, target.repo)
-            if is_new := there is None:
+            is_new = there is None
+            if is_new:
                 api.create_repo(target.repo, private=private or None)
-            names = {*files, README}
-            if README in (there or ()) and README not in files:
-                names.remove(README)
-                _logger.warning("%s keeps its README.md: %s has none", target, path)
-            contents = {README: fill_in_name(card, target.repo).encode()}
-            operations: list[CommitOperationAdd | CommitOperationDelete] = [
-                CommitOperationAdd(name, contents.get(name, path / name)) for name in sorted(names)
-            ]
-            old = (*find_readable(there or ()), *filter(_OF_MODEL.fullmatch, there or ()))
-            operations += [CommitOperationDelete(name, is_folder=False) for name in {*old} - names]
             commit = api.create_commit(
-                target.repo, operations, commit_message=f"Model saved by kbert {__version__}"
+                target.repo,
+                _list_operations(path, files, there or [], target, card),
+                commit_message=f"Model saved by kbert {__version__}",
             )
             oid = js.check(commit.oid, js.TEXT, "the answer", "commitOid")
     except (OSError, ValueError) as error:
@@ -116,6 +110,27 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
             error.args = (f"{error}. The new repository stays, without a model",)
         raise
     return str(ModelName("hf", target.repo, oid))
+
+
+def _list_operations(
+    path: Path, files: list[str], there: list[str], target: ModelName, card: str
+) -> list:
+    """Return a commit's operations: the files and the card are added, an older model deleted."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    names = {*files, README}
+    if README in there and README not in files:
+        names.remove(README)
+        _logger.warning("%s keeps its README.md: %s has none", target, path)
+    contents = {README: fill_in_name(card, target.repo).encode()}
+    operations: list = [
+        CommitOperationAdd(name, contents.get(name, path / name)) for name in sorted(names)
+    ]
+
+    old = set(find_readable(there))
+    old.update(name for name in there if _OF_MODEL.fullmatch(name))
+    operations += [CommitOperationDelete(name, is_folder=False) for name in old - names]
+    return operations
 
 
 def check_target(name: str, form: str) -> ModelName:
@@ -173,16 +188,21 @@ def _choose(path: Path) -> list[str]:
     names = sorted(hugging_face.list_files(path))
     names = [name for name in names if not any(part[0] == "." for part in Path(name).parts)]
     settings, weights = choose_files(names)
-    texts = list(filter(_TEXTS.fullmatch, names))
+    texts = [name for name in names if _TEXTS.fullmatch(name)]
+    of_model = [name for name in names if _OF_MODEL.fullmatch(name)]
+
     root = path.absolute()  # a hub's cache has the files of a snapshot in blobs/
-    root = root.parent.parent if root.parent.name == "snapshots" else root
+    if root.parent.name == "snapshots":
+        root = root.parent.parent
     root = root.resolve()
     outside = [name for name in texts if not (path / name).resolve().is_relative_to(root)]
-    chosen = {*settings, *weights, *texts, *filter(_OF_MODEL.fullmatch, names)} - {*outside}
+    chosen = {*settings, *weights, *texts, *of_model}.difference(outside)
+
     if outside:
         _logger.warning("not pushed, links out of the folder: %s", first_few(outside, 5))
-    if left := sorted({*names} - chosen - {*outside}):
-        _logger.warning("not pushed, as kbert does not read it: %s", first_few(left, 5))
+    unread = [name for name in names if name not in chosen and name not in outside]
+    if unread:
+        _logger.warning("not pushed, as kbert does not read it: %s", first_few(unread, 5))
     return sorted(chosen)
 
 
@@ -194,7 +214,8 @@ def _list_there(api: "HfApi", repo: str) -> list[str] | None:
         files = api.model_info(repo, timeout=_TIMEOUT_S).siblings or ()
     except RepositoryNotFoundError:
         return None
-    return js.check([file.rfilename for file in files], js.list_of(js.TEXT), "the answer")
+    names = [file.rfilename for file in files]
+    return js.check(names, js.list_of(js.TEXT), "the answer")
 
 
 @contextlib.contextmanager
@@ -203,6 +224,7 @@ def _explain_errors(name: ModelName) -> Iterator[None]:
     from huggingface_hub import errors
 
     host = hugging_face.hub_host()
+
     try:
         yield
     except errors.OfflineModeIsEnabled:
@@ -210,17 +232,7 @@ def _explain_errors(name: ModelName) -> Iterator[None]:
             f"{name} cannot be pushed, since HF_HUB_OFFLINE forbids the network: unset it"
         ) from None
     except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        if status in (401, 403):
-            raise PermissionError(
-                f"{host} refuses to write {name.repo} (status {status}): check the owner's name, "
-                f"and {_LOG_IN}"
-            ) from None
-        reason = " ".join((error.server_message or "").split())[:200]
-        raise ConnectionError(
-            f"{name} cannot be pushed, since {host} answers with status {status}"
-            f"{': ' if reason else ''}{reason}: push again later"
-        ) from None
+        raise _explain_status(name, error) from None
     except hugging_face.OTHER_SHAPE as error:
         reason = " ".join(str(error).split())
         if not reason.startswith("Invalid metadata in README"):
@@ -241,3 +253,19 @@ def _explain_errors(name: ModelName) -> Iterator[None]:
             f"{name} cannot be pushed, since {host} cannot be reached ({type(error).__name__}): "
             "push again when there is a network"
         ) from None
+
+
+def _explain_status(name: ModelName, error: "HfHubHTTPError") -> OSError:
+    """Return the error for an answer of the hub that refuses, or fails."""
+    host = hugging_face.hub_host()
+    status = error.response.status_code
+    if status in (401, 403):
+        return PermissionError(
+            f"{host} refuses to write {name.repo} (status {status}): check the owner's name, "
+            f"and {_LOG_IN}"
+        )
+    reason = " ".join((error.server_message or "").split())[:200]
+    answer = f"status {status}: {reason}" if reason else f"status {status}"
+    return ConnectionError(
+        f"{name} cannot be pushed, since {host} answers with {answer}: push again later"
+    )

@@ -48,10 +48,12 @@ def resize_vocab(
     if tokens and tokenizer is None:
         raise ValueError("tokens cannot be added: the model has no tokenizer: give size alone")
     if tokens and tokenizer is not None:
-        if there := [token for token in tokens if token in tokenizer.tokens]:
+        there = [token for token in tokens if token in tokenizer.tokens]
+        if there:
             raise ValueError(f"tokens must be new ones, got {there[0]!r}, which is there")
         every = [*tokenizer.tokens, *tokens]
         tokenizer = _replace_tokens(tokenizer, every, "resize_vocab with tokens")
+
     if size is None:
         size = max(old, tokenizer.vocab_size) if tokenizer else old
     size = require_positive("size", size)
@@ -61,6 +63,7 @@ def resize_vocab(
             "keep_tokens chooses fewer"
         )
     check_choice(new_rows, FILLINGS[:2], "new_rows")
+
     config = bert.config.replace(vocab_size=size)
     return _rebuild(bert, config, tokenizer, lambda array: _resize(array, size, new_rows, config))
 
@@ -87,11 +90,13 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
     if pad not in ids:
         raise ValueError(f"tokens must have the padding token (id {pad}), got none")
     config = bert.config.replace(vocab_size=len(ids), pad_token_id=ids.index(pad))
+
     tokenizer = bert.tokenizer
     if tokenizer is not None:
-        if beyond := [number for number in ids if number >= tokenizer.vocab_size]:
+        nameless = [number for number in ids if number >= tokenizer.vocab_size]
+        if nameless:
             raise ValueError(
-                f"tokens must have a name in the tokenizer, got {beyond[0]}, which has none"
+                f"tokens must have a name in the tokenizer, got {nameless[0]}, which has none"
             )
         tokenizer = _replace_tokens(tokenizer, [tokenizer.tokens[i] for i in ids], "keep_tokens")
     return _rebuild(bert, config, tokenizer, lambda array: array[ids])
@@ -117,11 +122,14 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
     check_choice(new_rows, FILLINGS, "new_rows")
     size = positions + bert.config.first_position
     config = bert.config.replace(max_position_embeddings=size)
-    sentence, tokenizer = bert.sentence, bert.tokenizer
+
+    sentence = bert.sentence
     if sentence is not None and (sentence.max_length or 0) > positions:
         sentence = dataclasses.replace(sentence, max_length=positions)
+    tokenizer = bert.tokenizer
     if tokenizer is not None and (tokenizer.max_length or 0) >= bert.config.positions:
         tokenizer = type(tokenizer)(dataclasses.replace(tokenizer.vocabulary, max_length=None))
+
     resized = _rebuild(
         bert,
         config,
@@ -148,11 +156,13 @@ def _rebuild(
     spec = dataclasses.replace(bert.spec, config=config, seq_len=length, dtype=None)
     with deferred.defer_values():
         model = builder.build(spec)
+
     values: dict[str, Callable[[], np.ndarray]] = {}
     for weight in bert.model.weights:
         is_changed = weight.path.split("/")[0] in tables
         values[weight.path] = partial(_read, weight, change if is_changed else np.asarray)
     deferred.fill(model, values)
+
     report = bert.report
     if report is not None:  # it still lists the newly initialized layers
         untrained = untrained_weights.find_untrained(bert)
@@ -198,6 +208,7 @@ def _ids(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> list[int]:
         if bert.tokenizer is None:
             raise ValueError("tokens must be ids, as the model has no tokenizer, got names")
         listed = [bert.tokenizer.id_of(token) for token in listed]
+
     ids = [int(token) for token in listed]
     size = bert.config.vocab_size
     for index, number in enumerate(ids):
@@ -214,9 +225,9 @@ def _replace_tokens(tokenizer, tokens: list[str], function: str):
 
     vocabulary = require_wordpiece(tokenizer, function)
     ids = {token: index for index, token in enumerate(tokens)}
-    added = tuple(
-        entry | {"id": ids[entry["content"]]}
-        for entry in vocabulary.added
-        if entry["content"] in ids
-    )
-    return Tokenizer(dataclasses.replace(vocabulary, tokens=tuple(tokens), added=added))
+    added = []
+    for entry in vocabulary.added:
+        token = entry["content"]
+        if token in ids:
+            added.append(entry | {"id": ids[token]})
+    return Tokenizer(dataclasses.replace(vocabulary, tokens=tuple(tokens), added=tuple(added)))

@@ -16,18 +16,27 @@ if TYPE_CHECKING:
     import numpy as np
 
 # torch's activation classes, as sentence-transformers names them in its files
-_LINEAR, _ACTIVATION = "torch.nn.modules.linear", "torch.nn.modules.activation"
+_LINEAR = "torch.nn.modules.linear"
+_ACTIVATION = "torch.nn.modules.activation"
 _NAMES = ("ELU", "GELU", "Mish", "ReLU", "SELU", "Sigmoid", "SiLU", "Softplus", "Tanh")
 # Keras's function by torch's class with its default arguments
 _KERAS = {"Identity": "linear"} | {name: name.lower() for name in _NAMES}
 IDENTITY = f"{_LINEAR}.Identity"
 
 OF_CHECKPOINTS = (
-    *("mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_tokens", "pooler"),
+    "mean",
+    "cls",
+    "max",
+    "weightedmean",
+    "lasttoken",
+    "mean_sqrt_len_tokens",
+    "pooler",
 )
 POOLINGS = (*OF_CHECKPOINTS, "last")
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-QUERY, DOCUMENT = "query", "document"  # the prompts that a search takes
+# the prompts that a search takes
+QUERY = "query"
+DOCUMENT = "document"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +54,8 @@ class SentenceDense:
     activation: str = "tanh"
 
     def __post_init__(self):
-        if self.kernel.ndim != 2 or (self.bias is not None and self.bias.shape != self.shape[1:]):
+        has_other_bias = self.bias is not None and self.bias.shape != self.shape[1:]
+        if self.kernel.ndim != 2 or has_other_bias:
             raise ValueError(f"a dense layer must have a matrix and a bias, got {self.shape}")
         if self.activation not in _KERAS.values():
             raise ValueError(f"an unknown activation of a dense layer: {self.activation!r}")
@@ -92,11 +102,13 @@ class SentenceSettings:
         object.__setattr__(self, "pooling", check_pooling(self.pooling, OF_CHECKPOINTS))
         object.__setattr__(self, "dense", tuple(self.dense))
         for name in ("normalize", "lowercase", "include_prompt"):
-            if not isinstance(value := getattr(self, name), bool):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
                 raise ValueError(f"{name} must be True or False, got {js.short_repr(value)}")
         for name in ("max_length", "dimensions"):
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name))
+
         check_choice(self.similarity, SIMILARITIES, "similarity")
         js.check(dict(self.prompts), js.mapping_of(js.TEXT), "prompts")
         if self.default_prompt_name is not None:
@@ -104,10 +116,13 @@ class SentenceSettings:
 
     def __repr__(self) -> str:
         """Return the settings that differ from a model that only pools."""
-        plain = {one.name: one.default for one in fields(self)} | {"prompts": {}}
-        values = {name: getattr(self, name) for name in plain}
-        own = [f"{name}={value!r}" for name, value in values.items() if value != plain[name]]
-        return f"SentenceSettings({', '.join(own)})"
+        defaults = {setting.name: setting.default for setting in fields(self)} | {"prompts": {}}
+        shown = []
+        for name, default in defaults.items():
+            value = getattr(self, name)
+            if value != default:
+                shown.append(f"{name}={value!r}")
+        return f"SentenceSettings({', '.join(shown)})"
 
     @property
     def poolings(self) -> tuple[str, ...]:
@@ -130,18 +145,18 @@ class SentenceSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings for JSON; of each dense layer the activation only."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {setting.name: getattr(self, setting.name) for setting in fields(self)}
         values["dense"] = [layer.activation for layer in self.dense]
         return values | {"prompts": dict(self.prompts)}
 
     def arrays(self) -> "dict[str, np.ndarray]":
         """Return the weights of the dense layers, by their number and name."""
-        return {
-            f"{number}.{name}": array
-            for number, layer in enumerate(self.dense)
-            for name, array in (("kernel", layer.kernel), ("bias", layer.bias))
-            if array is not None
-        }
+        arrays = {}
+        for number, layer in enumerate(self.dense):
+            arrays[f"{number}.kernel"] = layer.kernel
+            if layer.bias is not None:
+                arrays[f"{number}.bias"] = layer.bias
+        return arrays
 
     @classmethod
     def from_dict(
@@ -150,10 +165,10 @@ class SentenceSettings:
         """Create the settings from the results of `to_dict` and `arrays`."""
         dense = []
         for number, activation in enumerate(values.get("dense", ())):
-            if f"{number}.kernel" not in arrays:
+            kernel = arrays.get(f"{number}.kernel")
+            if kernel is None:
                 raise ValueError(f"dense layer {number} must have weights, got none")
-            kernel, bias = arrays[f"{number}.kernel"], arrays.get(f"{number}.bias")
-            dense.append(SentenceDense(kernel, bias, activation))
+            dense.append(SentenceDense(kernel, arrays.get(f"{number}.bias"), activation))
         return cls(**{**values, "dense": tuple(dense)})
 
 
@@ -173,10 +188,12 @@ class CrossEncoderSettings:
 def check_pooling(pooling, known: tuple[str, ...]) -> str | tuple[str, ...]:
     """Return a pooling, or a tuple of several; raise a ValueError for an unknown one."""
     several = tuple(pooling) if isinstance(pooling, (list, tuple)) else (pooling,)
-    if not several or any(one not in known for one in several) or len(set(several)) < len(several):
-        near = next((hint(one, known, "") for one in several if one not in known), "")
+    unknown = [name for name in several if name not in known]
+    if not several or unknown or len(set(several)) < len(several):
         text = f"pooling must be one of {', '.join(known)}, got {js.short_repr(pooling)}"
+        near = hint(unknown[0], known, "") if unknown else ""
         raise ValueError(f"{text}: {near}" if near else text)
+
     if len(several) == 1:
         return several[0]
     if "last" in several:
@@ -222,6 +239,7 @@ def torch_path(activation: str) -> str:
 
 def lowercase_text(text: str, special_tokens: Iterable[str]) -> str:
     """Lowercase all but special tokens, each character for itself, as the Rust tokenizers do."""
-    pieces = re.split(f"({'|'.join(map(re.escape, special_tokens))})", text)
+    pattern = "|".join([re.escape(token) for token in special_tokens])
+    pieces = re.split(f"({pattern})", text)
     pieces[::2] = [piece.replace("Σ", "σ").lower() for piece in pieces[::2]]
     return "".join(pieces)

@@ -44,8 +44,8 @@ class TransferReport:
     first_values: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        shown = [one.name for one in fields(self) if one.repr]
-        counts = (f"{name}: {len(getattr(self, name))}" for name in shown)
+        names = [attribute.name for attribute in fields(self) if attribute.repr]
+        counts = [f"{name}: {len(getattr(self, name))}" for name in names]
         return f"TransferReport({', '.join(counts)})"
 
 
@@ -58,26 +58,25 @@ def problems(
 ) -> list[str]:
     """Return why a checkpoint does not fit: missing, unexpected and mismatched tensors."""
     expected = {entry.name for entry in entries}
-    lines = [
-        f"missing: {entry.name}"
-        for entry in entries
-        if entry.name not in tensors and entry.name not in allow_missing
-    ]
-    lines += [
+    missing = []
+    shapes = []
+    dtypes = []
+    for entry in entries:
+        tensor = tensors.get(entry.name)
+        if tensor is None:
+            if entry.name not in allow_missing:
+                missing.append(f"missing: {entry.name}")
+            continue
+        shape = tuple(tensor.shape)
+        if shape != entry.shape:
+            shapes.append(f"shape of {entry.name}: expected {entry.shape}, found {shape}")
+        if not _FLOATING.fullmatch(str(tensor.dtype)):
+            dtypes.append(f"dtype of {entry.name}: expected floating point, found {tensor.dtype}")
+
+    unexpected = [
         f"unexpected: {name}" for name in tensors if name not in expected and name not in ignore
     ]
-    here = [(entry, tensors[entry.name]) for entry in entries if entry.name in tensors]
-    lines += [
-        f"shape of {entry.name}: expected {entry.shape}, found {tuple(tensor.shape)}"
-        for entry, tensor in here
-        if tuple(tensor.shape) != entry.shape
-    ]
-    lines += [
-        f"dtype of {entry.name}: expected floating point, found {tensor.dtype}"
-        for entry, tensor in here
-        if not _FLOATING.fullmatch(str(tensor.dtype))
-    ]
-    return lines
+    return [*missing, *unexpected, *shapes, *dtypes]
 
 
 def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list[str]:
@@ -99,6 +98,7 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list
         for entry in present:
             variable = variable_of(model, entry)
             values[variable.path] = partial(take, entry.name, variable.shape)
+
         try:
             deferred.fill(model, values)
         finally:
@@ -132,7 +132,8 @@ def _copy(array: np.ndarray, to: np.ndarray) -> None:
         array = array.astype("float32", copy=False)
         whole = to.shape[1] // _COLUMNS * _COLUMNS
         np.positive(_blocks(array[:, :whole]), out=_blocks(to[:, :whole]), order="C")
-        array, to = array[:, whole:], to[:, whole:]
+        array = array[:, whole:]
+        to = to[:, whole:]
     np.copyto(to, array, casting="unsafe")
 
 
@@ -148,24 +149,24 @@ def check_whole(model, spec: GraphSpec) -> None:
 
     refuse_quantized(model.layers)
     expected = {entry.name: entry.shape for entry in weight_names.entries_of(spec, "kbert")}
-    shapes = {
-        f"{layer.name}/{weight.path.rpartition(f'{layer.name}/')[2]}": tuple(weight.shape)
-        for layer in model.layers
-        for weight in layer.weights
-    }
+    shapes = {}
+    for layer in model.layers:
+        for weight in layer.weights:
+            name = weight.path.rpartition(f"{layer.name}/")[2]
+            shapes[f"{layer.name}/{name}"] = tuple(weight.shape)
+
     lines = [f"{name} has no place" for name in shapes if name not in expected]
     lines += [f"{name} is not in the model" for name in expected if name not in shapes]
-    lines += [
-        f"{name} is {shapes[name]}, not {shape}"
-        for name, shape in expected.items()
-        if shapes.get(name, shape) != shape
-    ]
+    for name, shape in expected.items():
+        if shapes.get(name, shape) != shape:
+            lines.append(f"{name} is {shapes[name]}, not {shape}")
     if lines:
-        more = f"; and {len(lines) - 3} more" if len(lines) > 3 else ""
+        shown = lines[:3]
+        if len(lines) > 3:
+            shown.append(f"and {len(lines) - 3} more")
         raise ValueError(
             f"the model must fit its configuration and head {spec.head}, got another: "
-            + "; ".join(lines[:3])
-            + more
+            f"{'; '.join(shown)}"
         )
 
 
@@ -184,8 +185,9 @@ def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:
 
 def variable_of(model, parameter):
     """Return the Keras variable of an `Entry`, or of another with a layer and a variable."""
+    ending = f"/{parameter.variable}"
     weights = model.get_layer(parameter.layer).weights
-    (variable,) = (one for one in weights if one.path.endswith(f"/{parameter.variable}"))
+    (variable,) = [weight for weight in weights if weight.path.endswith(ending)]
     return variable
 
 

@@ -31,7 +31,9 @@ def digests(model, layers: Collection[str], precision: str = "float32") -> dict[
 
     kind = ml_dtypes.bfloat16 if precision == "bfloat16" else precision
     by_layer = {}
-    for layer in [layer for layer in model.layers if layer.name in layers]:
+    for layer in model.layers:
+        if layer.name not in layers:
+            continue
         digest = hashlib.blake2b(digest_size=16)
         for weight in layer.weights:
             with np.errstate(over="ignore"):
@@ -53,17 +55,20 @@ def find_untrained(bert, layers: Collection[str] | None = None) -> list[str]:
         return []
     first = {layer: [digest] for layer, digest in bert.report.first_values.items()}
     trained = set(first) - set(find_unchanged(bert.model, first))
-    new = [one for one in bert.report.initialized_layers if layers is None or one in layers]
-    return [layer for layer in new if layer not in trained]
+
+    untrained = [layer for layer in bert.report.initialized_layers if layer not in trained]
+    if layers is None:
+        return untrained
+    return [layer for layer in untrained if layer in layers]
 
 
 def record_untrained(bert, layers: Collection[str]):
     """Return a `kbert.Bert` whose report lists the `layers` that training has not reached."""
-    own = [layer.name for layer in bert.model.layers if layer.name in layers]
-    if not own:
+    names = [layer.name for layer in bert.model.layers if layer.name in layers]
+    if not names:
         return bert
-    first = digests(bert.model, own)
-    report = TransferReport((), (), (), (), initialized_layers=tuple(own), first_values=first)
+    first = digests(bert.model, names)
+    report = TransferReport((), (), (), (), initialized_layers=tuple(names), first_values=first)
     return dataclasses.replace(bert, report=report)
 
 
@@ -71,7 +76,10 @@ def make_digests(bert, layers: Collection[str] | None = None) -> dict[str, list[
     """Return the digests of each untrained layer, one per precision; of `layers` only, if given."""
     untrained = find_untrained(bert, layers)
     by_precision = [digests(bert.model, untrained, precision) for precision in _PRECISIONS]
-    return {layer: [all_digests[layer] for all_digests in by_precision] for layer in untrained}
+    by_layer = {}
+    for layer in untrained:
+        by_layer[layer] = [all_digests[layer] for all_digests in by_precision]
+    return by_layer
 
 
 def warn_of_untrained(
@@ -82,8 +90,10 @@ def warn_of_untrained(
     if not untrained:
         return
     names = ", ".join(outputs)
+    consequence = f", so these outputs mean nothing: {names}" if names else ""
     _logger.warning(
         "%s: the weights of %s are newly initialized and not trained%s: train them first",
-        *(path, ", ".join(untrained)),
-        f", so these outputs mean nothing: {names}" if names else "",
+        path,
+        ", ".join(untrained),
+        consequence,
     )

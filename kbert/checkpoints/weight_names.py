@@ -14,6 +14,7 @@ The columns roberta (XLM-R's too) and distilbert are transformers' names of thos
 
 import csv
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -65,11 +66,15 @@ class Template:
     def make_entry(self, column: str, config: BertConfig, num_labels: int) -> Entry:
         """Return the parameter in a format that has a name for it."""
         letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels}
-        shape = tuple(letters[one] if one in letters else int(one) for one in self.shape)
-        name, is_kernel = self.names[column], self.variable.endswith("kernel")
+        shape: tuple[int, ...] = ()
+        for size in self.shape:
+            shape += (letters[size] if size in letters else int(size),)
+        name = self.names[column]
+        is_kernel = self.variable.endswith("kernel")
         outputs_first = column in _OUTPUTS_FIRST or name.endswith("output_weights")
         if is_kernel and not outputs_first:
             shape = shape[::-1]
+
         heads = (config.num_attention_heads, config.head_size)
         if column in _HEADS_APART and self.variable.startswith(("query", "key", "value")):
             shape = (*shape[:-1], *heads)
@@ -82,17 +87,20 @@ def _read_table() -> dict[str, tuple[Template, ...]]:
     text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
     table: dict[str, tuple[Template, ...]] = {}
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
-        part, shape, layer, variable = map(row.pop, ("part", "shape", "layer", "variable"))
+        part = row.pop("part")
+        shape = tuple(row.pop("shape").split())
+        layer = row.pop("layer")
+        variable = row.pop("variable")
         by_column = {column: name for column, name in row.items() if name != "-"}
         by_column["kbert"] = f"{layer}/{variable}"
-        own = Template(part, by_column, tuple(shape.split()), layer, variable)
-        table[part] = (*table.get(part, ()), own)
+        template = Template(part, by_column, shape, layer, variable)
+        table[part] = (*table.get(part, ()), template)
     return table
 
 
 TABLE = _read_table()  # rows by part: {i} and {n} for an encoder block
 PARTS = tuple(TABLE)
-TEMPLATES = tuple(row for part in PARTS for row in TABLE[part])
+TEMPLATES = tuple(itertools.chain.from_iterable(TABLE.values()))
 
 BODY = ("embeddings", "encoder")
 _NO_HEAD = next(head for head in HEADS.values() if not head.layers)
@@ -117,22 +125,28 @@ def find_head(tensors: Collection[str], column: str) -> str:
         by_layers.setdefault(head.layers, head)
     heads = [head for head in by_layers.values() if head.layers]
     heads.sort(key=lambda head: (head.predicts_tokens, head.has_labels))
+
     parts = {head.name: head.variant(family).parts for head in heads}
-    present = {
-        name: own
-        for name, parts_of_one in parts.items()
-        if (own := _names_of(set(parts_of_one) - _PARTS_OF_NO_HEAD, column) & set(tensors))
-    }
+    present: dict[str, set[str]] = {}  # the names of the tensors of each head
+    for name, groups in parts.items():
+        expected = _names_of(set(groups) - _PARTS_OF_NO_HEAD, column)
+        if not expected.isdisjoint(tensors):
+            present[name] = expected & set(tensors)
     if not present:
         return _NO_HEAD.name
+
     first = next(iter(present))
-    whole = [
-        name
-        for name, own in present.items()
-        if own & present[first]
-        and all(not _names_of({part}, column).isdisjoint(tensors) for part in parts[name])
-    ]
+    whole = []
+    for name, names_in_file in present.items():
+        has_common_names = not names_in_file.isdisjoint(present[first])
+        if has_common_names and _is_whole_head(tensors, parts[name], column):
+            whole.append(name)
     return max(whole, key=lambda name: len(present[name]), default=first)
+
+
+def _is_whole_head(tensors: Collection[str], groups: Iterable[str], column: str) -> bool:
+    """Return whether a checkpoint has tensors of each part of a head."""
+    return all(not _names_of({group}, column).isdisjoint(tensors) for group in groups)
 
 
 def _names_of(parts: Collection[str], column: str) -> set[str]:
@@ -142,9 +156,12 @@ def _names_of(parts: Collection[str], column: str) -> set[str]:
 def find_num_labels(tensors: Mapping, *columns: str) -> int | None:
     """Return the labels that a checkpoint's head has; None without a head that has any."""
     templates = [row for row in TEMPLATES if row.shape == ("N",)]  # biases
-    names = [row.names.get(column) for column in columns for row in templates]
-    shapes = [tensors[name].shape for name in names if name in tensors]
-    return next((shape[0] for shape in shapes if shape), None)
+    for column in columns:
+        for row in templates:
+            name = row.names.get(column)
+            if name in tensors and tensors[name].shape:
+                return tensors[name].shape[0]
+    return None
 
 
 def column_of(config: BertConfig) -> str:
@@ -159,8 +176,8 @@ def templates_of(parts: Iterable[str], config: BertConfig) -> list[Template]:
     templates: list[Template] = []
     for part in parts:
         if part == "encoder":
-            blocks = range(config.num_hidden_layers)
-            templates += [row.fill_in_block(index) for index in blocks for row in TABLE[part]]
+            for index in range(config.num_hidden_layers):
+                templates += [row.fill_in_block(index) for row in TABLE[part]]
         else:
             without = () if config.family.segments else (names.SEGMENT_EMBEDDING,)
             templates += [row for row in TABLE[part] if row.layer not in without]

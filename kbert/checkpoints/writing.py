@@ -44,10 +44,11 @@ def replace_folder(path: Path) -> Iterator[Path]:
 
 def refuse_leftovers(path: Path, names: Sequence[str]) -> None:
     """Raise a ValueError if a folder to write to has files that would be read with the new ones."""
-    if others := [name for name in names if (path / name).is_file()]:
+    leftovers = [name for name in names if (path / name).is_file()]
+    if leftovers:
         raise ValueError(
             f"{path} must hold nothing that would be read as a part of this checkpoint, got "
-            f"{', '.join(others)}: choose another folder"
+            f"{', '.join(leftovers)}: choose another folder"
         )
 
 

@@ -25,27 +25,36 @@ def unpack(path: Path) -> Iterator[Path]:
             archive = zipfile.ZipFile(raw)
             members = archive.infolist()
         for member in members:
-            levels = member.filename.replace("\\", "/").split("/")
-            is_link = member.external_attr >> 16 & 0o170000 == 0o120000
-            if ".." in levels or levels[0] == "" or ":" in levels[0] or is_link:
-                raise ValueError(
-                    f"{path}: an archive's members must stay within their folder, got "
-                    f"{member.filename!r}"
-                )
-        size, whole = path.stat().st_size, sum(member.file_size for member in members)
-        bounds.check_unpacked(path, "the archive", size, whole)
+            _refuse_way_out(path, member)
+        size = sum(member.file_size for member in members)
+        bounds.check_unpacked(path, "the archive", path.stat().st_size, size)
         with damage_in_one_line(path, _FORM):
             archive.extractall(folder)
-        inside = [e for e in folder.iterdir() if not e.name.startswith((".", "__MACOSX"))]
+
+        inside = [
+            entry for entry in folder.iterdir() if not entry.name.startswith((".", "__MACOSX"))
+        ]
+        is_one_folder = len(inside) == 1 and inside[0].is_dir()
         with rename_in_errors(folder, str(path)):
-            yield inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+            yield inside[0] if is_one_folder else folder
+
+
+def _refuse_way_out(path: Path, member: zipfile.ZipInfo) -> None:
+    """Raise a ValueError for a member that would be written outside of the folder."""
+    levels = member.filename.replace("\\", "/").split("/")
+    is_link = member.external_attr >> 16 & 0o170000 == 0o120000
+    if ".." in levels or levels[0] == "" or ":" in levels[0] or is_link:
+        raise ValueError(
+            f"{path}: an archive's members must stay within their folder, got {member.filename!r}"
+        )
 
 
 class CheckSums:
     """Check sums of members of a zip: who reads these in place passes the sums by."""
 
     def __init__(self, file: Path, members: Iterable[zipfile.ZipInfo]):
-        self._file, self._unread = file, list(members)
+        self._file = file
+        self._unread = list(members)
         self._lock = threading.Lock()
         self._damaged: str | None = None
 
@@ -66,8 +75,7 @@ class CheckSums:
 @contextlib.contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
     """Make a folder that is gone afterwards; errors call it by another name."""
-    with (
-        tempfile.TemporaryDirectory(prefix="kbert-") as temporary,
-        rename_in_errors(folder := Path(temporary), name),
-    ):
-        yield folder
+    with tempfile.TemporaryDirectory(prefix="kbert-") as temporary:
+        folder = Path(temporary)
+        with rename_in_errors(folder, name):
+            yield folder

@@ -91,8 +91,9 @@ def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
     """SHA-256 of a model's matrices, by block and name, as float32."""
     sha = hashlib.sha256()
     for block, name in sorted(matrices):
+        _, array = _read_kernel(model, block, name)
         sha.update(f"\0{block} {name}\0".encode())
-        sha.update(np.ascontiguousarray(_read_kernel(model, block, name)[1]).data)
+        sha.update(np.ascontiguousarray(array).data)
     return sha.hexdigest()
 
 
@@ -115,29 +116,23 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     the base in errors. Return the adapter with the digests of the matrices before and after. Raise
     a ValueError for an adapter of another base: other shapes, other blocks, other weights.
     """
-    column, tied = weight_names.column_of(spec.config), classes_of(spec.config).tied
+    column = weight_names.column_of(spec.config)
+    tied = classes_of(spec.config).tied
     entries = {entry.name: entry for entry in weight_names.entries_of(spec, column)}
     adapter = _tied(model, adapter, tied, entries, source)
-    if problems := _problems(spec, adapter, entries):
+    problems = _problems(spec, adapter, entries)
+    if problems:
         raise ValueError(f"{source} must be an adapter of {base}, got another's: {problems[0]}")
+
     before = digest(model, adapter.pairs)
     if adapter.base not in (None, before):
         raise ValueError(
             f"{source} must be an adapter of {base}, got one that was trained on other weights of "
             "this shape"
         )
-    from kbert.model.lora import merge  # imports Keras
 
     for matrix, pair in adapter.pairs.items():
-        variable, array = _read_kernel(model, *matrix)
-        with np.errstate(over="ignore", invalid="ignore"):
-            merged = merge(array, *pair)
-        if np.isfinite(array).all() and not np.isfinite(merged).all():
-            block, name = matrix
-            raise ValueError(
-                f"{source} must hold finite numbers, got others in {name} of block {block}"
-            )
-        variable.assign(merged)
+        _merge_pair(model, matrix, pair, source)
     for name, array in adapter.saved.items():
         variable = transfer.variable_of(model, entries[name])
         array = array.T if entries[name].outputs_first else array
@@ -145,16 +140,32 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     return dataclasses.replace(adapter, base=before, merged=digest(model, adapter.pairs))
 
 
+def _merge_pair(model, matrix: tuple[int, str], pair: Pair, source: str) -> None:
+    """Merge an adapter of one matrix, W + scale · B·A; refuse one that makes it infinite."""
+    from kbert.model.lora import merge  # imports Keras
+
+    block, name = matrix
+    variable, array = _read_kernel(model, block, name)
+    with np.errstate(over="ignore", invalid="ignore"):
+        merged = merge(array, *pair)
+    if np.isfinite(array).all() and not np.isfinite(merged).all():
+        raise ValueError(
+            f"{source} must hold finite numbers, got others in {name} of block {block}"
+        )
+    variable.assign(merged)
+
+
 def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source) -> LoraAdapter:
     """Return the adapter without copies of tied weights; PEFT may have trained such a copy."""
-    known = {name: entries[name] for name in tied.values() if name in entries}
-    for copy in [name for name in tied if name in adapter.saved]:
-        original = adapter.saved.get(tied[copy])
-        if original is None and tied[copy] in known:
-            (original,) = transfer.arrays_of(model, [known[tied[copy]]]).values()
+    for copy, name in tied.items():
+        if copy not in adapter.saved:
+            continue
+        original = adapter.saved.get(name)
+        if original is None and name in entries:
+            (original,) = transfer.arrays_of(model, [entries[name]]).values()
         if original is None or not np.array_equal(original, adapter.saved[copy]):
             raise ValueError(
-                f"{source} must have {copy} equal to {tied[copy]}, to which it is tied in the "
+                f"{source} must have {copy} equal to {name}, to which it is tied in the "
                 "graph, got others: train it with the head left out of modules_to_save"
             )
     saved = {name: array for name, array in adapter.saved.items() if name not in tied}
@@ -163,24 +174,35 @@ def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source)
 
 def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry]) -> list[str]:
     """Return the adapter's mismatches with the base, one line each."""
-    letters, blocks = config_letters(spec.config), spec.config.num_hidden_layers
     lines = []
     if adapter.column not in (None, weight_names.column_of(spec.config)):
         family = FAMILIES.get(adapter.column or "", FAMILIES["bert"])
         lines.append(f"names of a {family.title} for a {spec.config.family.title}")
-    for (block, name), (a, b, _) in adapter.pairs.items():
-        if block > blocks:
-            lines.append(f"block {block}, of {blocks}")
-            continue
-        sizes = letters[MATRICES[name].inputs], letters[MATRICES[name].outputs]
-        if (a.shape[-1], b.shape[0]) != sizes:
-            shapes = f"a matrix of {a.shape[-1]} × {b.shape[0]}, expected {sizes[0]} × {sizes[1]}"
-            lines.append(f"{name} of block {block} for {shapes}")
+    lines += _matrix_problems(spec.config, adapter.pairs)
+
     for name, array in adapter.saved.items():
         if name not in entries:
             lines.append(f"{name}, for which the head {spec.head} has no place")
         elif array.shape != entries[name].shape:
             lines.append(f"{name} of {array.shape}, expected {entries[name].shape}")
+    return lines
+
+
+def _matrix_problems(config: BertConfig, pairs: Mapping[tuple[int, str], Pair]) -> list[str]:
+    """Return the mismatches of the adapted matrices with the base's, one line each."""
+    letters = config_letters(config)
+    blocks = config.num_hidden_layers
+    lines = []
+    for (block, name), pair in pairs.items():
+        if block > blocks:
+            lines.append(f"block {block}, of {blocks}")
+            continue
+        inputs = letters[MATRICES[name].inputs]
+        outputs = letters[MATRICES[name].outputs]
+        sizes = (pair.a.shape[-1], pair.b.shape[0])
+        if sizes != (inputs, outputs):
+            shapes = f"a matrix of {sizes[0]} × {sizes[1]}, expected {inputs} × {outputs}"
+            lines.append(f"{name} of block {block} for {shapes}")
     return lines
 
 

@@ -7,7 +7,7 @@ kbert_adapter.json says what PEFT has no place for: the labels, and a digest of 
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ from kbert.io.interrupted_saves import open_whole
 from kbert.io.patterns import Patterns
 from kbert.io.wording import first_few
 
-CONFIG, OWN = "adapter_config.json", "kbert_adapter.json"
+CONFIG = "adapter_config.json"
+OWN = "kbert_adapter.json"
 _WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _POSITIVE = js.number(1e-30, 1e30)
 _CONFIG = js.fields(
@@ -86,20 +87,27 @@ def _read(folder: Path, base_head: str | None) -> LoraAdapter:
     file = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if file is None:
         raise FileNotFoundError(f"{folder} has {CONFIG}, but no {' or '.join(_WEIGHTS)}")
+
     config = js.read(folder / CONFIG, _CONFIG)
-    own = js.read(folder / OWN, _OWN) if (folder / OWN).is_file() else {}
+    settings = js.read(folder / OWN, _OWN) if (folder / OWN).is_file() else {}
     halves, saved = _sort_tensors(weight_files.read_file(file), file)
-    labels, revision = own.get("labels"), config.get("revision")
+    labels = settings.get("labels")
     base = config.get("base_model_name_or_path")
+    revision = config.get("revision")
     if base and revision and not Path(base).exists():
         base = f"{base}@{revision}"  # a name on Hugging Face
+
+    pairs = _pairs(halves, config, file)
+    columns = [module.column for module in halves]
     return LoraAdapter(
-        _pairs(halves, config, file),
+        pairs,
         saved,
-        column=next((module.column for module in halves), None),
-        head=own.get("head") or _head(config, saved, base_head),
+        column=columns[0],
+        head=settings.get("head") or _head(config, saved, base_head),
         labels=tuple(labels) if labels else None,
-        **{name: own.get(name) for name in ("problem_type", "split_punctuation", "base")},
+        problem_type=settings.get("problem_type"),
+        split_punctuation=settings.get("split_punctuation"),
+        base=settings.get("base"),
         base_path=base,
         dropout=config.get("lora_dropout") or 0.0,
     )
@@ -119,32 +127,60 @@ def write(bert, path: Path) -> None:
         raise ValueError(
             "the model must have the weights of its adapter, got others: save it whole"
         )
-    column, classes = weight_names.column_of(bert.config), classes_of(bert.config)
-    body = _PREFIX + (classes.prefix if bert.spec.variant.outputs else "")
-    arrays = {
-        f"{body}{_name_module(column, *matrix)}.lora_{half}.weight": array
-        for matrix, pair in adapter.pairs.items()
-        for half, array in (("A", pair.a), ("B", pair.b))
-    }
-    for name, array in adapter.saved.items():
-        arrays[(_PREFIX if name.startswith(classes.heads) else body) + name] = array
-    # PEFT needs all weights of a saved module, also the copies that transformers ties
-    modules = {name.split(".")[0] for name in adapter.saved}
-    copies = {copy: name for copy, name in classes.tied.items() if copy.split(".")[0] in modules}
-    every = weight_names.entries_of(bert.spec, column)
-    tied = transfer.arrays_of(bert.model, [one for one in every if one.name in copies.values()])
-    arrays |= {_PREFIX + copy: tied[name] for copy, name in copies.items()}
-    own = {name: getattr(bert, name) for name in ("head", "problem_type", "split_punctuation")}
-    own |= {"labels": bert.labels and list(bert.labels), "base": adapter.base}
+
+    settings = {name: getattr(bert, name) for name in ("head", "problem_type", "split_punctuation")}
+    settings |= {"labels": bert.labels and list(bert.labels), "base": adapter.base}
+    arrays = _name_arrays(bert, adapter) | _copy_tied(bert, adapter)
     with writing.replace_folder(path) as folder:
         writing.save_tensors(arrays, folder / _WEIGHTS[0])
         writing.write_json(folder / CONFIG, _config(bert, adapter))
-        writing.write_json(folder / OWN, own)
+        writing.write_json(folder / OWN, settings)
+
+
+def _name_arrays(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
+    """Return the adapter's weights by PEFT's names."""
+    column = weight_names.column_of(bert.config)
+    classes = classes_of(bert.config)
+    body = _PREFIX
+    if bert.spec.variant.outputs:
+        body += classes.prefix
+
+    arrays = {}
+    for matrix, pair in adapter.pairs.items():
+        module = body + _name_module(column, *matrix)
+        arrays[f"{module}.lora_A.weight"] = pair.a
+        arrays[f"{module}.lora_B.weight"] = pair.b
+    for name, array in adapter.saved.items():
+        prefix = _PREFIX if name.startswith(classes.heads) else body
+        arrays[prefix + name] = array
+    return arrays
+
+
+def _copy_tied(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
+    """Return the copies of tied weights that transformers' modules have, by PEFT's names.
+
+    PEFT needs all weights of a saved module, also the copies that transformers ties.
+    """
+    modules = _list_saved_modules(adapter)
+    tied = classes_of(bert.config).tied
+    copies = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
+
+    entries = weight_names.entries_of(bert.spec, weight_names.column_of(bert.config))
+    originals = [entry for entry in entries if entry.name in copies.values()]
+    arrays = transfer.arrays_of(bert.model, originals)
+    return {_PREFIX + copy: arrays[name] for copy, name in copies.items()}
+
+
+def _list_saved_modules(adapter: LoraAdapter) -> list[str]:
+    """Return the modules of the weights that were trained beside the adapters."""
+    return list(dict.fromkeys(name.split(".")[0] for name in adapter.saved))
 
 
 def _base_values(path: str | None) -> dict[str, str | None]:
     """Return the two keys of adapter_config.json that say the base."""
-    name = ModelName.parse(path) if path and not Path(path).exists() else None
+    name = None
+    if path and not Path(path).exists():
+        name = ModelName.parse(path)
     if name is None or name.hub != "hf":
         return {"base_model_name_or_path": path, "revision": None}
     return {"base_model_name_or_path": name.repo, "revision": name.revision}
@@ -153,19 +189,23 @@ def _base_values(path: str | None) -> dict[str, str | None]:
 def _config(bert, adapter: LoraAdapter) -> dict:
     """adapter_config.json's content."""
     column = weight_names.column_of(bert.config)
-    of_modules = {_name_module(column, *matrix): pair for matrix, pair in adapter.pairs.items()}
-    ranks = {name: pair.a.shape[0] for name, pair in of_modules.items()}
-    alphas = {name: pair.scale * pair.a.shape[0] for name, pair in of_modules.items()}
-    rank, alpha = max(ranks.values()), max(alphas.values())
-    modules = list(dict.fromkeys(name.split(".")[0] for name in adapter.saved))
+    ranks = {}
+    alphas = {}
+    for matrix, pair in adapter.pairs.items():
+        module = _name_module(column, *matrix)
+        ranks[module] = pair.a.shape[0]
+        alphas[module] = pair.scale * pair.a.shape[0]
+
+    rank = max(ranks.values())
+    alpha = max(alphas.values())
     return {
         "peft_type": "LORA",
         "task_type": HEADS[bert.head].peft,
         **_base_values(adapter.base_path),
         "r": rank,
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
-        "rank_pattern": {name: one for name, one in ranks.items() if one != rank},
-        "alpha_pattern": {name: one for name, one in alphas.items() if one != alpha},
+        "rank_pattern": _list_exceptions(ranks, rank),
+        "alpha_pattern": _list_exceptions(alphas, alpha),
         "lora_dropout": adapter.dropout,
         "bias": "none",
         "fan_in_fan_out": False,
@@ -173,9 +213,14 @@ def _config(bert, adapter: LoraAdapter) -> dict:
         "inference_mode": True,
         "use_rslora": False,
         "use_dora": False,
-        "modules_to_save": modules or None,
+        "modules_to_save": _list_saved_modules(adapter) or None,
         "target_modules": _list_targets(column, adapter, bert.config.num_hidden_layers),
     }
+
+
+def _list_exceptions(values: Mapping[str, float], general: float) -> dict[str, float]:
+    """Return the values by module that are not the general one."""
+    return {module: value for module, value in values.items() if value != general}
 
 
 def _sort_tensors(
@@ -183,7 +228,8 @@ def _sort_tensors(
 ) -> tuple[dict[_Module, dict[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return the halves of the adapters by their matrix, and the other saved weights by name."""
     halves: dict[_Module, dict[str, np.ndarray]] = {}
-    saved, others = {}, []
+    saved = {}
+    unknown = []
     for tensor in tensors:
         if ".original_module." in tensor.name:  # the base's own head, which PEFT keeps beside it
             continue
@@ -195,11 +241,12 @@ def _sort_tensors(
         elif match and module and len(tensor.shape) == 2:
             halves.setdefault(module, {})[match[2]] = np.array(tensor.read(), np.float32)
         else:
-            others.append(tensor.name)
-    if others or not halves:
+            unknown.append(tensor.name)
+
+    if unknown or not halves:
         raise ValueError(
             f"{file} must hold lora_A and lora_B of the matrices of BERT's blocks, got "
-            f"{first_few(others, 3) or 'none'}"
+            f"{first_few(unknown, 3) or 'none'}"
         )
     return halves, saved
 
@@ -207,18 +254,25 @@ def _sort_tensors(
 def _pairs(halves: dict[_Module, dict], config: dict, file: Path) -> dict[tuple[int, str], Pair]:
     order = list(MATRICES)
     alphas = _find_alphas(halves, config, file.with_name(CONFIG))
+
+    def position(module: _Module) -> tuple[int, int]:
+        return module.block, order.index(module.matrix)
+
     pairs = {}
-    for module in sorted(halves, key=lambda one: (one.block, order.index(one.matrix))):
+    for module in sorted(halves, key=position):
         both = halves[module]
-        if set(both) != {"A", "B"} or both["A"].shape[0] != both["B"].shape[1]:
+        a = both.get("A")
+        b = both.get("B")
+        if a is None or b is None or a.shape[0] != b.shape[1]:
             shapes = ", ".join(f"lora_{half} {array.shape}" for half, array in both.items())
             raise ValueError(
                 f"{file} must hold lora_A (rank, inputs) and lora_B (outputs, rank) of "
                 f"{_split_name(module.name)[1]}, got {shapes}"
             )
-        rank = both["A"].shape[0]
-        scale = alphas[module] / (rank**0.5 if config.get("use_rslora") else rank)
-        pairs[module.block, module.matrix] = Pair(both["A"], both["B"], scale)
+
+        rank = a.shape[0]
+        divisor = rank**0.5 if config.get("use_rslora") else rank
+        pairs[module.block, module.matrix] = Pair(a, b, alphas[module] / divisor)
     return pairs
 
 
@@ -227,14 +281,16 @@ def _find_alphas(modules: Iterable[_Module], config: dict, source: Path) -> dict
 
     PEFT compares in the same way, in its `get_pattern_key`.
     """
-    own = config.get("alpha_pattern") or {}
+    alphas = config.get("alpha_pattern") or {}
     try:
-        patterns = Patterns({key: rf"(.*\.)?({key})$" for key in own})
+        patterns = Patterns({key: rf"(.*\.)?({key})$" for key in alphas})
         keys = {module: patterns.find(module.name) for module in modules}
     except ValueError as error:
         raise ValueError(f"{source}: alpha_pattern {error}") from None
-    alpha = config["lora_alpha"]
-    return {module: alpha if key is None else own[key] for module, key in keys.items()}
+    of_modules = {}
+    for module, key in keys.items():
+        of_modules[module] = config["lora_alpha"] if key is None else alphas[key]
+    return of_modules
 
 
 def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
@@ -244,34 +300,50 @@ def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
     names, or else the base's head, tells them apart.
     """
     heads = {head.peft: name for name, head in HEADS.items() if head.peft}
-    if (head := heads.get(config.get("task_type") or "")) is None:
-        templates = weight_names.TEMPLATES
-        layers = {row.layer for row in templates if not saved.keys().isdisjoint(row.names.values())}
-        head = next((name for name in heads.values() if layers & {*HEADS[name].layers}), None)
+    head = heads.get(config.get("task_type") or "") or _find_head(saved, heads.values())
     if head is None:
         return None
-    by_class = {
-        name: one[0] for each in classes_by_column().values() for name, one in each.named.items()
-    }
-    named = by_class.get((config.get("auto_mapping") or {}).get("base_model_class") or "")
+
+    by_class: dict[str, str] = {}
+    for classes in classes_by_column().values():
+        by_class |= {name: class_head for name, (class_head, _) in classes.named.items()}
+    base_class = (config.get("auto_mapping") or {}).get("base_model_class") or ""
     count = weight_names.find_num_labels(saved, *classes_by_column())
-    for name in filter(None, (named, base_head)):
-        other = HEADS[name]
-        fits = other.has_labels or count in (None, other.num_outputs)
-        if other.layers == HEADS[head].layers and fits:
+    for name in (by_class.get(base_class), base_head):
+        if not name:
+            continue
+        candidate = HEADS[name]
+        has_same_layers = candidate.layers == HEADS[head].layers
+        if has_same_layers and (candidate.has_labels or count in (None, candidate.num_outputs)):
             return name
     return head
+
+
+def _find_head(saved: dict, heads: Iterable[str]) -> str | None:
+    """Return the first of the heads that has a layer of which there are saved weights."""
+    layers = set()
+    for row in weight_names.TEMPLATES:
+        if not saved.keys().isdisjoint(row.names.values()):
+            layers.add(row.layer)
+    for name in heads:
+        if not layers.isdisjoint(HEADS[name].layers):
+            return name
+    return None
 
 
 def _parse_module(name: str) -> _Module | None:
     """Return the matrix of a module's name in any family; None if it is no matrix of a block."""
     prefix, bare = _split_name(name)
     for column in classes_by_column():
+        if prefix not in (None, column):
+            continue
         for matrix, text in _list_modules(column).items():
             pattern = re.escape(text).replace(r"\{i\}", _NUMBER)
-            if (match := re.fullmatch(pattern, bare)) and prefix in (None, column):
-                known = column if prefix or column == "distilbert" else None
-                return _Module(name, known, int(match[1]) + 1, matrix)
+            match = re.fullmatch(pattern, bare)
+            if match:
+                is_certain = prefix or column == "distilbert"
+                block = int(match[1]) + 1
+                return _Module(name, column if is_certain else None, block, matrix)
     return None
 
 
@@ -287,8 +359,11 @@ def _split_name(name: str) -> tuple[str | None, str]:
 def _list_modules(column: str) -> dict[str, str]:
     """Return the modules of `MATRICES` in a family without its prefix; {i} is the block, from 0."""
     by_key = {(row.layer, row.variable): row.names for row in weight_names.TABLE["encoder"]}
-    keys = {name: (names.encoder("{n}", one.part), one.variable) for name, one in MATRICES.items()}
-    return {name: by_key[key][column].removesuffix(".weight") for name, key in keys.items()}
+    modules = {}
+    for name, matrix in MATRICES.items():
+        key = (names.encoder("{n}", matrix.part), matrix.variable)
+        modules[name] = by_key[key][column].removesuffix(".weight")
+    return modules
 
 
 def _name_module(column: str, block: int, matrix: str) -> str:
@@ -299,12 +374,16 @@ def _name_module(column: str, block: int, matrix: str) -> str:
 def _list_targets(column: str, adapter: LoraAdapter, blocks: int) -> list[str]:
     """Return PEFT's target_modules: endings of names, which stand for all blocks, else names."""
     modules = _list_modules(column)
-    endings = [
-        modules[name].partition(".{i}.")[2] for name in dict.fromkeys(n for _, n in adapter.pairs)
-    ]
+    matrices = dict.fromkeys(name for _, name in adapter.pairs)
+    endings = [modules[name].partition(".{i}.")[2] for name in matrices]
     # BERT's ending "output.dense" stands for two matrices.
     is_unclear = "output.dense" in endings and "attention.output.dense" not in endings
-    if is_unclear or len(adapter.pairs) < len(endings) * blocks:
+    has_all_blocks = len(adapter.pairs) >= len(endings) * blocks
+    if is_unclear or not has_all_blocks:
         return [_name_module(column, *matrix) for matrix in adapter.pairs]
-    last = [ending.rpartition(".")[2] for ending in endings]
-    return [end if word == "dense" else word for end, word in zip(endings, last, strict=True)]
+
+    targets = []
+    for ending in endings:
+        last = ending.rpartition(".")[2]
+        targets.append(ending if last == "dense" else last)
+    return targets

@@ -18,7 +18,6 @@ def write(bert, path: str | os.PathLike) -> None:
     `resize_tensor_input`.
     """
     import tensorflow as tf
-    from tensorflow.lite.python import schema_py_generated as schema
 
     model = serving.serving_model(bert, _WHAT)
     serving.refuse_too_large(model, _WHAT)
@@ -30,20 +29,26 @@ def write(bert, path: str | os.PathLike) -> None:
                 folder, signature_keys=["serving_default"]
             )
             model_bytes = bytearray(converter.convert())
-        # Inputs and outputs, which TensorFlow does not order, get the graph's order.
-        written = schema.Model.GetRootAsModel(model_bytes, 0)
-        signature = written.SignatureDefs(0)
-        graph = written.Subgraphs(signature.SubgraphIndex())
-        inputs = [serving.parameter(tensor.name) for tensor in model.inputs]
-        outputs = serving.output_names(model)
-        for tensors, entry, order in (
-            (graph.InputsAsNumpy(), signature.Inputs, inputs),
-            (graph.OutputsAsNumpy(), signature.Outputs, outputs),
-        ):
-            entries = [entry(index) for index in range(len(order))]
-            by_name = {one.Name().decode(): one.TensorIndex() for one in entries}
-            tensors[:] = [by_name[name] for name in order]
+        _order_tensors(model, model_bytes)
         part.write_bytes(model_bytes)
+
+
+def _order_tensors(model, model_bytes: bytearray) -> None:
+    """Give inputs and outputs, which TensorFlow does not order, the graph's order, in place."""
+    from tensorflow.lite.python import schema_py_generated as schema
+
+    written = schema.Model.GetRootAsModel(model_bytes, 0)
+    signature = written.SignatureDefs(0)
+    graph = written.Subgraphs(signature.SubgraphIndex())
+    inputs = [serving.parameter(tensor.name) for tensor in model.inputs]
+    outputs = serving.output_names(model)
+    for tensors, entry, order in (
+        (graph.InputsAsNumpy(), signature.Inputs, inputs),
+        (graph.OutputsAsNumpy(), signature.Outputs, outputs),
+    ):
+        entries = [entry(index) for index in range(len(order))]
+        by_name = {entry.Name().decode(): entry.TensorIndex() for entry in entries}
+        tensors[:] = [by_name[name] for name in order]
 
 
 def check(path: Path) -> None:

@@ -13,7 +13,8 @@ from kbert.io.atomic_write import atomic_file
 from kbert.ops.keras_internals import TORCHVISION_REMARKS
 
 _WHAT = "an ONNX file"
-_BATCH, _LENGTH = "batch", "length"
+_BATCH = "batch"
+_LENGTH = "length"
 
 
 def write(
@@ -50,17 +51,23 @@ def convert_model(model, positions: int):
     outputs = {value.name: value for value in proto.graph.output}
     del proto.graph.output[:]  # TensorFlow sorts them by name
     proto.graph.output.extend(outputs[name] for name in serving.output_names(model))
-    for value in [*proto.graph.input, *proto.graph.output]:  # whose axes tf2onnx numbers
-        batch, *others = value.type.tensor_type.shape.dim
+    _name_axes(proto)
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def _name_axes(proto) -> None:
+    """Name the free axes of inputs and outputs, which tf2onnx numbers."""
+    for value in [*proto.graph.input, *proto.graph.output]:
+        batch, *further = value.type.tensor_type.shape.dim
         if batch.HasField("dim_value"):
             raise RuntimeError(
                 f"{value.name} was written with a fixed batch, a defect of kbert's: report it"
             )
-        for axis in (batch, *others):
+        batch.dim_param = _BATCH
+        for axis in further:
             if not axis.HasField("dim_value"):
-                axis.dim_param = _BATCH if axis is batch else _LENGTH
-    onnx.checker.check_model(proto)
-    return proto
+                axis.dim_param = _LENGTH
 
 
 def check(path: Path) -> None:
@@ -90,6 +97,7 @@ def _from_tensorflow(model):
     ]
     function = tf.function(serve, input_signature=signature, autograph=False)
     proto, _ = tf2onnx.convert.from_function(function, signature)
+
     for weight in model.weights:
         array = keras.ops.convert_to_numpy(weight)
         proto.graph.initializer.append(onnx.numpy_helper.from_array(array, weight.path))
@@ -115,24 +123,28 @@ def _from_torch(model, positions: int):
 
     # Example sizes: torch takes 1 for a constant.
     device = next(iter(model.weights)).value.device
-    length = min(3, positions)
-    shapes = [(2, tensor.shape[1] or length) for tensor in model.inputs]
-    inputs = tuple(
-        torch.ones(shape, dtype=getattr(torch, tensor.dtype), device=device)
-        for shape, tensor in zip(shapes, model.inputs, strict=True)
-    )
-    axes = {0: torch.export.Dim(_BATCH), 1: torch.export.Dim(_LENGTH, max=positions)}
-    dynamic = tuple(axes if tensor.shape[1] is None else {0: axes[0]} for tensor in model.inputs)
+    batch = torch.export.Dim(_BATCH)
+    length = torch.export.Dim(_LENGTH, max=positions)
+    inputs = []
+    dynamic = []
+    for tensor in model.inputs:
+        shape = (2, tensor.shape[1] or min(3, positions))
+        inputs.append(torch.ones(shape, dtype=getattr(torch, tensor.dtype), device=device))
+        axes = {0: batch}
+        if tensor.shape[1] is None:
+            axes[1] = length
+        dynamic.append(axes)
+
     # Leave out that torchvision is absent, and that two inputs share their axes.
     with warnings.catch_warnings(), serving.only_errors_of(TORCHVISION_REMARKS):
         warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
         warnings.filterwarnings("ignore", "# The axis name: .* will not be used", UserWarning)
         program = torch.onnx.export(
             Serving().eval(),
-            inputs,
+            tuple(inputs),
             input_names=[tensor.name for tensor in model.inputs],
             output_names=serving.output_names(model),
-            dynamic_shapes=(dynamic,),
+            dynamic_shapes=(tuple(dynamic),),
             dynamo=True,
             verbose=False,
         )

@@ -60,41 +60,55 @@ def _build_served_model(bert, architecture: str, path: Path):
     """Return the model with transformers' inputs and outputs."""
     import keras
 
-    from kbert.model.probes import cut_after_embeddings, cut_embeddings
-
     inputs = ["input_ids", "attention_mask", "token_type_ids"]
-    inputs = inputs if bert.config.model_type == "bert" else inputs[:2]
+    if bert.config.model_type != "bert":
+        inputs.remove("token_type_ids")
     model = serving.free_model(bert, max_predictions=None)
-    first = bert.spec.outputs[0]  # without a head the last hidden state
-    wanted = next(
-        (outputs for kind, outputs in _OUTPUTS.items() if architecture.endswith(kind)),
-        {"logits" if bert.spec.variant.outputs else "last_hidden_state": first},
-    )
-    outputs = [model.get_layer(layer).output for layer in wanted.values()]
-    named = dict(zip(wanted, outputs, strict=True))
-    serving.warn_of_untrained(bert, path / folder.ONNX, model, named)
-    before = cut_embeddings(model)
-    if names.MLM_SIMILARITY in wanted.values():  # which reads the token table too
-        tensors = [*before.outputs, model.get_layer(names.TOKEN_EMBEDDING).output[1]]
-        before, rest = keras.Model(before.inputs, tensors), keras.Model(tensors, outputs)
-    else:
-        rest = cut_after_embeddings(model, outputs)
+    layers = _list_outputs(bert, architecture)
+    outputs = {name: model.get_layer(layer).output for name, layer in layers.items()}
+    serving.warn_of_untrained(bert, path / folder.ONNX, model, outputs)
+    reads_token_table = names.MLM_SIMILARITY in layers.values()
+    before, rest = _split_model(model, list(outputs.values()), reads_token_table)
 
     class Served(keras.Model):
         """The embeddings, and what follows under the mask that is given."""
 
         def __init__(self):
             super().__init__()
-            self.before, self.rest = before, rest
+            self.before = before
+            self.rest = rest
             self.inputs = [keras.KerasTensor((None, None), "int64", name=name) for name in inputs]
-            self.output_names = list(wanted)
+            self.output_names = list(outputs)
             self.built = True
 
         def call(self, inputs, training=None):
-            ids, mask, *segments = (keras.ops.cast(part, "int32") for part in inputs)
+            ids, mask, *segments = [keras.ops.cast(tensor, "int32") for tensor in inputs]
             segments = segments or [ids * 0]
-            states = self.before([ids, *segments][: len(self.before.inputs)], training=False)
+            inputs = [ids, *segments][: len(self.before.inputs)]
+            states = self.before(inputs, training=False)
             real = [keras.ops.not_equal(mask, 0)]  # of the states; the table has none
             return self.rest.call(states, training=False, mask=real)
 
     return Served()
+
+
+def _list_outputs(bert, architecture: str) -> dict[str, str]:
+    """Return the layers that give the outputs of a class, by the outputs' names."""
+    for kind, layers in _OUTPUTS.items():
+        if architecture.endswith(kind):
+            return layers
+    name = "logits" if bert.spec.variant.outputs else "last_hidden_state"
+    return {name: bert.spec.outputs[0]}  # without a head the last hidden state
+
+
+def _split_model(model, outputs: list, reads_token_table: bool):
+    """Return the embeddings of a model, and the model of what follows them."""
+    import keras
+
+    from kbert.model.probes import cut_after_embeddings, cut_embeddings
+
+    before = cut_embeddings(model)
+    if not reads_token_table:
+        return before, cut_after_embeddings(model, outputs)
+    tensors = [*before.outputs, model.get_layer(names.TOKEN_EMBEDDING).output[1]]
+    return keras.Model(before.inputs, tensors), keras.Model(tensors, outputs)

@@ -29,6 +29,7 @@ def check(bert, quantize: str | None, calibration: Sequence[str] | None) -> None
     if (calibration is not None) != (quantize == "int8"):
         got = "none" if calibration is None else f"them with quantize={quantize!r}"
         raise ValueError(f"quantize='int8' needs calibration, a list of texts, got {got}")
+
     if calibration is not None:
         texts = [] if isinstance(calibration, str) else list(calibration)
         if not texts or not all(isinstance(text, str) for text in texts):
@@ -48,30 +49,32 @@ def quantize_graph(proto, bert, quantize: str | None, calibration: Sequence[str]
     from onnxruntime import quantization as ort
 
     with tempfile.TemporaryDirectory(prefix="kbert-") as name:
-        before, folded, after = (
-            Path(name) / f"{part}.onnx" for part in ("plain", "folded", "int8")
-        )
+        before = Path(name) / "plain.onnx"
+        folded = Path(name) / "folded.onnx"
+        after = Path(name) / "int8.onnx"
         before.write_bytes(proto.SerializeToString())
         _fold(onnxruntime, before, folded)
         graph = onnx.load(folded)
         _only_products(onnx, graph.graph)
         onnx.save(graph, folded)
+
         options: dict = {"op_types_to_quantize": _PRODUCTS, "per_channel": True}
         options |= {"weight_type": ort.QuantType.QInt8, "extra_options": {"MatMulConstBOnly": True}}
         if calibration is None:
             with serving.only_errors_of("root"):  # ONNX Runtime's advice: `_fold` has done it
                 ort.quantize_dynamic(folded, after, **options)
-        else:
-            options["activation_type"] = ort.QuantType.QUInt8
-            options["extra_options"]["OpTypesToExcludeOutputQuantization"] = _PRODUCTS
-            feeds = _feeds(bert, calibration, proto.graph.input)
+            return onnx.load(after)
 
-            class Reader(ort.CalibrationDataReader):
-                def get_next(self):
-                    return next(feeds, None)
+        options["activation_type"] = ort.QuantType.QUInt8
+        options["extra_options"]["OpTypesToExcludeOutputQuantization"] = _PRODUCTS
+        feeds = _feeds(bert, calibration, proto.graph.input)
 
-            with serving.only_errors_of("root"):
-                ort.quantize_static(folded, after, Reader(), **options)
+        class Reader(ort.CalibrationDataReader):
+            def get_next(self):
+                return next(feeds, None)
+
+        with serving.only_errors_of("root"):
+            ort.quantize_static(folded, after, Reader(), **options)
         return onnx.load(after)
 
 
@@ -91,24 +94,32 @@ def _fold(onnxruntime, source: Path, target: Path) -> None:
 
 def _only_products(onnx, graph) -> None:
     """Make a Gemm that only multiplies by weights a MatMul, which both ways quantize."""
-    weights = {one.name: one for one in graph.initializer}
+    weights = {initializer.name: initializer for initializer in graph.initializer}
     for node in graph.node:
-        values = {one.name: one.f or one.i for one in node.attribute}
-        plain = not values.get("transA") and values.get("alpha", 1.0) == 1.0
-        if node.op_type != "Gemm" or len(node.input) > 2 or not plain:
+        values = {attribute.name: attribute.f or attribute.i for attribute in node.attribute}
+        is_plain = not values.get("transA") and values.get("alpha", 1.0) == 1.0
+        if node.op_type != "Gemm" or len(node.input) > 2 or not is_plain:
             continue
         if values.get("transB"):
             if node.input[1] not in weights:
                 continue
-            turned = onnx.numpy_helper.to_array(weights[node.input[1]]).T.copy()
+            transposed = onnx.numpy_helper.to_array(weights[node.input[1]]).T.copy()
             name = f"{node.input[1]}/{node.name}/T"
-            graph.initializer.append(onnx.numpy_helper.from_array(turned, name))
+            graph.initializer.append(onnx.numpy_helper.from_array(transposed, name))
             node.input[1] = name
         node.op_type = "MatMul"
         del node.attribute[:]
-    used = {name for node in graph.node for name in node.input}
-    for one in [one for one in graph.initializer if one.name not in used]:
-        graph.initializer.remove(one)
+    _remove_unused(graph)
+
+
+def _remove_unused(graph) -> None:
+    """Remove the weights that no node reads."""
+    used: set[str] = set()
+    for node in graph.node:
+        used.update(node.input)
+    unused = [initializer for initializer in graph.initializer if initializer.name not in used]
+    for initializer in unused:
+        graph.initializer.remove(initializer)
 
 
 def _feeds(bert, texts: Sequence[str], inputs) -> Iterator[dict]:
@@ -116,14 +127,18 @@ def _feeds(bert, texts: Sequence[str], inputs) -> Iterator[dict]:
     import onnx
 
     limit = serving.longest(bert, bert.sentence.max_length if bert.sentence else None)
+    dtypes = {}
+    for value in inputs:
+        kind = value.type.tensor_type.elem_type
+        dtypes[value.name] = onnx.helper.tensor_dtype_to_np_dtype(kind)
+
     for text in texts:
         batch = bert.tokenizer.encode_batch([text], max_length=limit)
-        ids, segments = batch.token_ids, batch.segment_ids
-        arrays = {names.TOKEN_IDS: ids, names.SEGMENT_IDS: segments, "input_ids": ids}
-        arrays |= {"attention_mask": ids * 0 + 1, "token_type_ids": segments}
-        yield {
-            value.name: arrays[value.name].astype(
-                onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-            )
-            for value in inputs
+        arrays = {
+            names.TOKEN_IDS: batch.token_ids,
+            names.SEGMENT_IDS: batch.segment_ids,
+            "input_ids": batch.token_ids,
+            "attention_mask": batch.token_ids * 0 + 1,
+            "token_type_ids": batch.segment_ids,
         }
+        yield {name: arrays[name].astype(dtype) for name, dtype in dtypes.items()}

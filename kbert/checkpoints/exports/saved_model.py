@@ -55,25 +55,31 @@ def write(bert, path: str | os.PathLike, text: bool = False) -> None:
     model = serving.serving_model(bert, _WHAT, with_embedding=not text)
     functions = None
     if text:
-        require_text()
-        import tensorflow as tf
-
-        try:
-            from kbert.checkpoints.exports import text_answers
-        except (ImportError, tf.errors.NotFoundError) as error:  # a symbol that its library lacks
-            version = ".".join(tf.__version__.split(".")[:2])
-            raise ImportError(
-                f"{_WHAT} with text needs a tensorflow_text that fits TensorFlow "
-                f"{tf.__version__}: pip install 'tensorflow-text=={version}.*'"
-            ) from error
-        functions = text_answers.make_functions(bert, model)
+        functions = _make_text_functions(bert, model)
     else:
         serving.warn_of_untrained(bert, path, model)
+
     with folders.atomic_folder(path, superseded=_SUPERSEDED) as folder:
         save(model, folder, functions)
         if bert.tokenizer is not None:
             positions = bert.config.positions
             bert.tokenizer.save(folder / TOKENIZER, max_length=positions)
+
+
+def _make_text_functions(bert, model) -> dict:
+    """Return the TensorFlow functions of strings by signature."""
+    require_text()
+    import tensorflow as tf
+
+    try:
+        from kbert.checkpoints.exports import text_answers
+    except (ImportError, tf.errors.NotFoundError) as error:  # a symbol that its library lacks
+        version = ".".join(tf.__version__.split(".")[:2])
+        raise ImportError(
+            f"{_WHAT} with text needs a tensorflow_text that fits TensorFlow "
+            f"{tf.__version__}: pip install 'tensorflow-text=={version}.*'"
+        ) from error
+    return text_answers.make_functions(bert, model)
 
 
 def check(path: Path) -> None:
@@ -83,12 +89,14 @@ def check(path: Path) -> None:
     if path.is_dir():
         with open_whole(path) as whole:
             inside = sorted(entry.name for entry in whole.iterdir())
+
     known = _ENTRIES if "saved_model.pb" in inside else set()  # what else is there would be lost
-    others = [name for name in inside if name not in known and not is_own(name)]
-    if others or (path.exists() and not path.is_dir()):
+    unknown = [name for name in inside if name not in known and not is_own(name)]
+    is_file = path.exists() and not path.is_dir()
+    if unknown or is_file:
         raise ValueError(
             f"{path} must be new, or a SavedModel to replace, got other files: "
-            f"{first_few(others or ['a file'])}. Choose another folder"
+            f"{first_few(unknown or ['a file'])}. Choose another folder"
         )
 
 
@@ -112,15 +120,7 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
     # 3.15) writes every variable twice. tf.train.Checkpoint would write a counter beside them.
     saved = Served()
     if functions is None:
-        specs = {
-            (name := serving.parameter(tensor.name)): tf.TensorSpec(tensor.shape, "int32", name)
-            for tensor in model.inputs
-        }
-
-        def serve(inputs):
-            return serving.outputs_of(model, [inputs[name] for name in specs])
-
-        functions = {"serving_default": tf.function(serve, [specs], autograph=False)}
+        functions = {"serving_default": _make_function_of_ids(tf, model)}
     functions = functions | {"serve": functions["serving_default"]}
     for name, function in functions.items():
         if name != "serving_default":
@@ -128,8 +128,22 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
     saved.trainable_variables = [weight.value for weight in model.trainable_weights]
     saved.non_trainable_variables = [weight.value for weight in model.non_trainable_weights]
     saved.variables = [weight.value for weight in model.weights]
+
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
     try:
         tf.saved_model.save(saved, str(folder), signatures)
     except tf.errors.OpError as error:  # a full disk, among others
         raise OSError(errno.EIO, error.message, str(folder)) from None
+
+
+def _make_function_of_ids(tf, model):
+    """Return the TensorFlow function of a model's inputs, by their names as identifiers."""
+    specs = {}
+    for tensor in model.inputs:
+        name = serving.parameter(tensor.name)
+        specs[name] = tf.TensorSpec(tensor.shape, "int32", name)
+
+    def serve(inputs):
+        return serving.outputs_of(model, [inputs[name] for name in specs])
+
+    return tf.function(serve, [specs], autograph=False)

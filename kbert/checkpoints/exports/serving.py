@@ -35,10 +35,13 @@ def serving_model(bert, form: str, with_embedding: bool = True):
             f"{form} needs a model that kbert built, with inputs {' and '.join(expected)}, got "
             f"{', '.join(inputs)}"
         )
+
     model = free_model(bert)
-    if not with_embedding or (bert.sentence is None and bert.sentence_problem is None):
+    has_settings = bert.sentence is not None or bert.sentence_problem is not None
+    if not with_embedding or not has_settings:
         return model
-    if reason := _lacking(bert):
+    reason = _lacking(bert)
+    if reason:
         _logger.warning("the export has no %s: %s", SENTENCE, reason)
         return model
     from kbert.model.bert_model import BertModel
@@ -50,9 +53,9 @@ def serving_model(bert, form: str, with_embedding: bool = True):
 def free_model(bert, **changes):
     """Return the model of any length in float32, itself or a copy; `changes` are of its spec."""
     changes = {"seq_len": None} | changes
-    same = all(getattr(bert.spec, name) == value for name, value in changes.items())
-    others = ("float16", "bfloat16", "float64")
-    if same and not any(layer.compute_dtype in others for layer in bert.model.layers):
+    is_same = all(getattr(bert.spec, name) == value for name, value in changes.items())
+    dtypes = {layer.compute_dtype for layer in bert.model.layers}
+    if is_same and dtypes.isdisjoint(("float16", "bfloat16", "float64")):
         return bert.model
     import keras
 
@@ -79,9 +82,10 @@ def check_backend(form: str, backends: Collection[str] = ("tensorflow",)) -> str
 
 def longest(bert, own: int | None = None) -> int:
     """Return the maximum tokens of a text: positions, a fixed length, or the checkpoint's limit."""
-    if own is None and bert.tokenizer is not None:
-        own = bert.tokenizer.max_length
-    limits = [bert.config.positions, bert.spec.seq_len, own]
+    limit = own
+    if limit is None and bert.tokenizer is not None:
+        limit = bert.tokenizer.max_length
+    limits = [bert.config.positions, bert.spec.seq_len, limit]
     return min(limit for limit in limits if limit is not None)
 
 
@@ -117,12 +121,14 @@ def warn_of_untrained(bert, path, model, outputs: Mapping | None = None) -> None
         return
     if outputs is None:
         outputs = dict(zip(output_names(model), model.outputs, strict=True))
-    layers_of = {
-        name: {layer.name for layer in keras.Model(model.inputs, tensor).layers}
-        for name, tensor in outputs.items()
-    }
-    used = set().union(*layers_of.values())
-    meaningless = [name for name, layers in layers_of.items() if layers & untrained]
+
+    used = set()
+    meaningless = []
+    for name, tensor in outputs.items():
+        layers = {layer.name for layer in keras.Model(model.inputs, tensor).layers}
+        used |= layers
+        if layers & untrained:
+            meaningless.append(name)
     untrained_weights.warn_of_untrained(bert, path, used, meaningless)
 
 

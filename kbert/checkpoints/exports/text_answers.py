@@ -35,37 +35,45 @@ def make_functions(bert, model) -> dict[str, Callable]:
     `pairs`. Each gives tensors by name; see `saved_model.write`. Raise a ValueError for a model
     that cannot answer texts within a SavedModel.
     """
-    own_answers = HEADS[bert.head].text_answers
-    if own_answers is None:
-        heads = ", ".join(name for name, head in HEADS.items() if head.text_answers)
-        raise ValueError(
-            f"{_WHAT} takes a model of the head {heads}, got {bert.head}: leave it out, and "
-            "tokenize with the files in the SavedModel's folder tokenizer; or serve kbert.tag and "
-            "kbert.answer from Python"
-        )
+    make_answers = _find_answers(bert.head)
     if bert.tokenizer is None:
         raise ValueError(f"{_WHAT} needs a tokenizer, and the checkpoint has no vocabulary")
     vocabulary = require_wordpiece(bert.tokenizer, f"a model that is saved with {_WHAT}")
-    answer, answer_pairs = load_function(own_answers)(bert, model)
+    answer, answer_pairs = load_function(make_answers)(bert, model)
+
     graph = TextGraph(vocabulary)
-    text = tf.TensorSpec((None,), tf.string, "texts")
-    pair = tf.TensorSpec((None,), tf.string, "pairs")
-    own = DEFAULT if bert.spec.variant.outputs else settings_of(bert, _WHAT)
-    limit, pad_id = serving.longest(bert, own.max_length), bert.config.pad_token_id
+    sentence = DEFAULT if bert.spec.variant.outputs else settings_of(bert, _WHAT)
+    limit = serving.longest(bert, sentence.max_length)
+    pad_id = bert.config.pad_token_id
 
     def inputs(texts, pairs=None):
-        if own.default_prompt:
-            texts = tf.strings.join([own.default_prompt, texts])
+        if sentence.default_prompt:
+            texts = tf.strings.join([sentence.default_prompt, texts])
         ids, segments = graph.frame(texts, pairs, limit)
         return _pad(ids, pad_id), _pad(segments, 0)
 
     def make_signature(answer, *spec):
         return tf.function(lambda *arguments: answer(*inputs(*arguments)), spec, autograph=False)
 
+    text = tf.TensorSpec((None,), tf.string, "texts")
+    pair = tf.TensorSpec((None,), tf.string, "pairs")
     signatures = {"serving_default": make_signature(answer, text)}
     if answer_pairs is not None:
         signatures["pairs"] = make_signature(answer_pairs, text, pair)
     return signatures
+
+
+def _find_answers(head: str) -> str:
+    """Return the path of the function that makes a head's answers to texts."""
+    path = HEADS[head].text_answers
+    if path is None:
+        heads = ", ".join(name for name, other in HEADS.items() if other.text_answers)
+        raise ValueError(
+            f"{_WHAT} takes a model of the head {heads}, got {head}: leave it out, and "
+            "tokenize with the files in the SavedModel's folder tokenizer; or serve kbert.tag and "
+            "kbert.answer from Python"
+        )
+    return path
 
 
 def answer_embedding(bert, model):
@@ -77,7 +85,9 @@ def answer_embedding(bert, model):
         raise ValueError(
             f"{_WHAT} needs a model that pools its prompt too, got include_prompt=False"
         )
-    _require_trained(bert, [names.POOLER] if "pooler" in sentence.poolings else [])
+    if "pooler" in sentence.poolings:
+        _require_trained(bert, [names.POOLER])
+
     vector = serving.sentence_vector(model, sentence)
     view = BertModel(ids_of(model), vector, spec=None)
     return lambda *ids: {serving.SENTENCE: _outputs(view, ids)[0]}, None
@@ -95,11 +105,13 @@ def answer_labels(bert, model):
         (logits,) = _outputs(view, ids)
         if activation == "linear" and count == 1:
             return {"value": logits[:, 0]}
+
         named = tf.broadcast_to(labels, tf.shape(logits))
         if activation == "linear":
             return {"values": logits, "labels": named}
         if activation == "sigmoid":
             return {"probabilities": tf.sigmoid(logits), "labels": named}
+
         best = tf.gather(labels, tf.argmax(logits, 1))
         return {"probabilities": tf.nn.softmax(logits), "labels": named, "label": best}
 
@@ -109,19 +121,26 @@ def answer_labels(bert, model):
 def answer_tokens(bert, model):
     """Return the functions that fill in a text's masks, and that judge whether a text is next."""
     _require_trained(bert, _MLM)
+    return _make_mask_filler(bert, model), _make_judge_of_pairs(bert, model)
+
+
+def _make_mask_filler(bert, model):
+    """Return the function of ids that gives the most likely tokens of every [MASK]."""
     state = model.get_layer(names.encoder_output(bert.config.num_hidden_layers)).output
     states = BertModel(ids_of(model), state, spec=None)
-    dense, norm, similarity = (model.get_layer(name) for name in _MLM)
+    dense, norm, similarity = [model.get_layer(name) for name in _MLM]
     table = model.get_layer(names.TOKEN_EMBEDDING)
     tokens = tf.constant(bert.tokenizer.tokens)
+    vocab_size = bert.tokenizer.vocab_size
 
     def fill(ids, segments):
         (hidden_states,) = _outputs(states, (ids, segments))
         mask_indices = tf.where(ids == bert.tokenizer.mask_id)
         at_masks = norm(dense(tf.gather_nd(hidden_states, mask_indices)[None]))
         logits = similarity([at_masks, keras.ops.convert_to_tensor(table.embeddings)])[0]
-        named = tf.nn.softmax(logits)[:, : bert.tokenizer.vocab_size]
-        best, chosen = tf.math.top_k(named, min(CANDIDATES, bert.tokenizer.vocab_size))
+
+        named = tf.nn.softmax(logits)[:, :vocab_size]
+        best, chosen = tf.math.top_k(named, min(CANDIDATES, vocab_size))
         batch_size = tf.shape(ids, tf.int64)[0]
         by_text = tf.RaggedTensor.from_value_rowids(chosen, mask_indices[:, 0], batch_size)
         return {
@@ -129,15 +148,26 @@ def answer_tokens(bert, model):
             "probabilities": by_text.with_values(best).to_tensor(0.0),
         }
 
-    if not (bert.config.family.next_sentence and _tells_two_texts(bert)):
-        return fill, None
+    return fill
+
+
+def _make_judge_of_pairs(bert, model):
+    """Return the function of ids that judges whether a text is next; None for other models."""
+    predicts_next = bert.config.family.next_sentence
+    if not (predicts_next and _tells_two_texts(bert)):
+        return None
     if untrained_weights.find_untrained(bert, [names.POOLER, names.NSP]):
         _logger.warning(
             "the SavedModel takes no pairs of texts: the model was not trained on next sentences"
         )
-        return fill, None
+        return None
     nsp = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
-    return fill, lambda *ids: {"probability": tf.nn.softmax(_outputs(nsp, ids)[0])[:, 0]}
+
+    def judge(*ids):
+        (logits,) = _outputs(nsp, ids)
+        return {"probability": tf.nn.softmax(logits)[:, 0]}
+
+    return judge
 
 
 def _pad(ragged, filler: int):
@@ -149,7 +179,8 @@ def _pad(ragged, filler: int):
 
 def _outputs(view, ids) -> list:
     """Compute the outputs for token ids and segments; a model without segments takes only ids."""
-    return keras.tree.flatten(view(list(ids[: len(view.inputs)]), training=False))
+    inputs = list(ids[: len(view.inputs)])
+    return keras.tree.flatten(view(inputs, training=False))
 
 
 def _tells_two_texts(bert) -> bool:
@@ -157,8 +188,9 @@ def _tells_two_texts(bert) -> bool:
 
 
 def _require_trained(bert, layers: Collection[str]) -> None:
-    if lacking := untrained_weights.find_untrained(bert, layers):
+    untrained = untrained_weights.find_untrained(bert, layers)
+    if untrained:
         raise ValueError(
-            f"{_WHAT} needs the weights of {', '.join(lacking)}, but they are not in the "
+            f"{_WHAT} needs the weights of {', '.join(untrained)}, but they are not in the "
             "checkpoint: those in the model are random"
         )

@@ -5,6 +5,8 @@ BertTokenizer cuts 4,820 of the assigned code points otherwise than transformers
 kbert's is (version 2.21, uncased; 606 cased), and takes no special tokens in a text.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -31,34 +33,48 @@ class TextGraph:
                 "a model that takes texts must cut them off on the right, got the truncation_side "
                 f"{vocabulary.truncation_side!r}"
             )
+
         ids = {token: index for index, token in enumerate(vocabulary.all_tokens)}
         special = vocabulary.special_tokens
-        self._cls_id, self._sep_id = ids[special["cls"]], ids[special["sep"]]
-        self._pad_id, self._pad = ids[special["pad"]], special["pad"]
-        self._unknown, self._most = special["unk"], vocabulary.max_word_chars
+        self._cls_id = ids[special["cls"]]
+        self._sep_id = ids[special["sep"]]
+        self._pad_id = ids[special["pad"]]
+        self._pad = special["pad"]
+        self._unknown = special["unk"]
+        self._most = vocabulary.max_word_chars
         self._second_segment = int(vocabulary.segments)
-        table = code_points.replacements(vocabulary)
+
         # Of two that begin at the same place the longer one is found, as the Rust package does.
-        self._added = sorted((e["content"] for e in vocabulary.added), key=len, reverse=True)
-        used = set("".join(vocabulary.all_tokens))  # a stand-in is a character of private use
-        free = (chr(point) for point in reversed(table.dropped) if chr(point) not in used)
-        self._nobody, self._mark = next(free), next(free)
+        added = [entry["content"] for entry in vocabulary.added]
+        self._added = sorted(added, key=len, reverse=True)
+        table = code_points.replacements(vocabulary)
+        free = _list_free_characters(vocabulary, table.dropped)
+        self._nobody = next(free)
+        self._mark = next(free)
         self._stand_ins = [next(free) for _ in self._added]
-        self._table = table.add_words(map(ord, self._stand_ins))
-        pieces = len(vocabulary.tokens)
-        self._ids = np.array([*range(pieces), *(ids[token] for token in self._added)], "int32")
-        # C++ reads other tokens as none, or as shorter ones.
-        findable = [t if t and "\0" not in t else next(free) for t in vocabulary.tokens]
-        self._cutter = tf_text.FastWordpieceTokenizer(
+        self._table = table.add_words([ord(character) for character in self._stand_ins])
+
+        added_ids = [ids[token] for token in self._added]
+        self._ids = np.array([*range(len(vocabulary.tokens)), *added_ids], "int32")
+        self._cutter = self._make_cutter(vocabulary, free)
+        # Once in a graph, however often it is called: a SavedModel is written in half the time.
+        any_texts = tf.TensorSpec((None,), tf.string)
+        self._pieces = tf.function(self._cut_texts, [any_texts], autograph=False)
+
+    def _make_cutter(self, vocabulary: Vocabulary, free: Iterator[str]):
+        """Return tensorflow-text's tokenizer of words, in which stand-ins are words too."""
+        findable = []
+        for token in vocabulary.tokens:
+            # C++ reads other tokens as none, or as shorter ones.
+            is_findable = token and "\0" not in token
+            findable.append(token if is_findable else next(free))
+        return tf_text.FastWordpieceTokenizer(
             [*findable, *self._stand_ins],
             max_bytes_per_word=_BYTES * self._most,
             token_out_type=tf.int32,
             unknown_token=self._unknown,
             no_pretokenization=True,
         )
-        # Once in a graph, however often it is called: a SavedModel is written in half the time.
-        any_texts = tf.TensorSpec((None,), tf.string)
-        self._pieces = tf.function(self._cut_texts, [any_texts], autograph=False)
 
     def frame(self, texts, pairs, limit: int):
         """Return token ids and segment ids of texts or pairs, truncated as by `Tokenizer`.
@@ -79,34 +95,45 @@ class TextGraph:
     def _cut_texts(self, texts):
         """Return the ids of each text's pieces, neither framed nor truncated: (N, None), ragged."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        # Each added token becomes one character of private use, its stand-in, and before that a
-        # stand-in that a text itself has becomes another character that is dropped.
-        own = "".join([self._mark, *self._stand_ins])
-        texts = tf.strings.regex_replace(texts, f"[{own}]", self._nobody)
-        any_of = "|".join(map(_quote, self._added))
-        texts = tf.strings.regex_replace(texts, f"({any_of})", self._mark + r"\1")
-        for token, stand_in in zip(self._added, self._stand_ins, strict=True):
-            texts = tf.strings.regex_replace(texts, self._mark + _quote(token), stand_in)
-        points = tf.strings.unicode_decode(texts, "UTF-8")
+        points = tf.strings.unicode_decode(self._put_in_stand_ins(texts), "UTF-8")
         tokens = tf.strings.split(tf.strings.unicode_encode(self._clean(points), "UTF-8"))
-        long = tf.strings.length(tokens.flat_values, "UTF8_CHAR") > self._most
-        known = tf.where(long, self._unknown, tokens.flat_values)
+
+        is_long = tf.strings.length(tokens.flat_values, "UTF8_CHAR") > self._most
+        known = tf.where(is_long, self._unknown, tokens.flat_values)
         pieces = self._cutter.tokenize(tokens.with_flat_values(known)).merge_dims(1, 2)
         ids = tf.gather(self._ids, pieces.flat_values)
+
         # As `Tokenizer.encode_batch` refuses it: attention would leave the token out.
         message = f"a text must not hold {self._pad}, the padding token"
         tf.debugging.assert_none_equal(ids, self._pad_id, message=message)
         return pieces.with_flat_values(ids)
 
+    def _put_in_stand_ins(self, texts):
+        """Replace each added token by one character of private use, its stand-in.
+
+        Before that, a stand-in that a text itself has becomes another character that is dropped.
+        """
+        reserved = "".join([self._mark, *self._stand_ins])
+        texts = tf.strings.regex_replace(texts, f"[{reserved}]", self._nobody)
+
+        any_added = "|".join([_quote(token) for token in self._added])
+        texts = tf.strings.regex_replace(texts, f"({any_added})", self._mark + r"\1")
+        for token, stand_in in zip(self._added, self._stand_ins, strict=True):
+            texts = tf.strings.regex_replace(texts, self._mark + _quote(token), stand_in)
+        return texts
+
     def _clean(self, ragged):
         """Return code points (N, None) as the table says, with spaces between words."""
-        points, table = ragged.flat_values, self._table
+        points = ragged.flat_values
+        table = self._table
         number = tf.cast(tf.gather(table.numbers, points), tf.int32)
         replacements = tf.gather(
             tf.RaggedTensor.from_row_splits(table.values, table.splits), number
         )
-        sources, values = replacements.value_rowids(), replacements.flat_values
+        sources = replacements.value_rowids()
+        values = replacements.flat_values
         values = tf.where(values == ITSELF, tf.gather(points, sources), values)
+
         text_numbers = tf.gather(ragged.value_rowids(), sources)
         values = tf.cond(
             tf.reduce_any(values >= 1 << CLASS_BITS),
@@ -114,23 +141,35 @@ class TextGraph:
             lambda: values,
         )
         values %= 1 << CLASS_BITS
+
         stays = values != GONE
-        values, text_numbers = tf.boolean_mask(values, stays), tf.boolean_mask(text_numbers, stays)
+        values = tf.boolean_mask(values, stays)
+        text_numbers = tf.boolean_mask(text_numbers, stays)
         return tf.RaggedTensor.from_value_rowids(values, text_numbers, ragged.nrows())
+
+
+def _list_free_characters(vocabulary: Vocabulary, dropped: np.ndarray) -> Iterator[str]:
+    """Yield the dropped characters that no token has: a stand-in is one of private use."""
+    used = set("".join(vocabulary.all_tokens))
+    for point in reversed(dropped):
+        if chr(point) not in used:
+            yield chr(point)
 
 
 def _sort_combining(values, text_numbers):
     """Sort runs of combining characters by class (The Unicode Standard, D109)."""
     classes = values // (1 << CLASS_BITS)
     run = tf.cumsum(tf.cast(classes == 0, tf.int64)) + text_numbers
-    return tf.gather(values, tf.argsort(256 * run + tf.cast(classes, tf.int64), stable=True))
+    keys = 256 * run + tf.cast(classes, tf.int64)
+    return tf.gather(values, tf.argsort(keys, stable=True))
 
 
 def _longest_first(first, second, most: int):
     """Return the tokens of two texts that stay, int64 (N,) each: the longer one is cut first."""
     # Of an odd number the longer text has one more; of equally long texts, the second. (Not so
     # tensorflow-text's ShrinkLongestTrimmer: the second has it, whatever their lengths were.)
-    less, more = tf.minimum(first, second), tf.maximum(first, second)
+    less = tf.minimum(first, second)
+    more = tf.maximum(first, second)
     half = tf.constant(most // 2, tf.int64)
     fits = less + more <= most
     less_left = tf.where(fits, less, tf.minimum(less, half))
@@ -146,11 +185,12 @@ def _beginning(ids, counts):
 
 def _check_added(vocabulary: Vocabulary) -> None:
     for entry in vocabulary.added:
-        on = [flag for flag in _FLAGS if entry.get(flag, flag == "normalized")]
-        if on and not (on == ["normalized"] and entry.get("special")):
+        flags = [flag for flag in _FLAGS if entry.get(flag, flag == "normalized")]
+        is_plain = not flags or (flags == ["normalized"] and entry.get("special"))
+        if not is_plain:
             raise ValueError(
                 "text=True needs added tokens that stand in the text as they are, got "
-                f"{entry['content']!r} with {', '.join(on)}"
+                f"{entry['content']!r} with {', '.join(flags)}"
             )
 
 

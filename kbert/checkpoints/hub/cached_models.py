@@ -34,10 +34,14 @@ class CachedModel:
 
 def list_cached_models() -> list[CachedModel]:
     """List the models in the caches, by name; datasets and spaces are left out."""
-    models = [_describe(path) for path in hugging_face.cache_folder().glob("models--*/snapshots/*")]
+    snapshots = hugging_face.cache_folder().glob("models--*/snapshots/*")
+    descriptions = [_describe(path) for path in snapshots]
     versions = kaggle.cache_folder().glob("*/*/*/*/*")
-    models += [_describe(path) for path in versions if path.name.isdigit() and path.is_dir()]
-    return sorted((one for one in models if one), key=lambda one: (one.name.lower(), one.revision))
+    descriptions += [_describe(path) for path in versions if path.name.isdigit() and path.is_dir()]
+
+    models = [model for model in descriptions if model]
+    models.sort(key=lambda model: (model.name.lower(), model.revision))
+    return models
 
 
 def _describe(folder: Path) -> CachedModel | None:
@@ -46,27 +50,34 @@ def _describe(folder: Path) -> CachedModel | None:
         return None
     name, _, revision = address.rpartition("@" if address.startswith("hf:") else "/")
     files = hugging_face.list_files(folder)
-    refs = folder.parent.parent / "refs"  # Kaggle has none
-    named = [file for file in refs.rglob("*") if file.is_file()]
-    named = [f for f in named if f.read_text(errors="replace").strip() == folder.name]
+    size = sum((folder / file).stat().st_size for file in files)
     return CachedModel(
         name.removeprefix("hf://"),
         revision,
-        tuple(sorted(file.relative_to(refs).as_posix() for file in named)),
-        sum((folder / file).stat().st_size for file in files),
+        _list_refs(folder),
+        size,
         _kind(folder),
         has_model(files),
         str(folder),
     )
 
 
+def _list_refs(folder: Path) -> tuple[str, ...]:
+    """Return the branches and tags that stand for a snapshot."""
+    root = folder.parent.parent / "refs"  # Kaggle has none
+    refs = []
+    for file in root.rglob("*"):
+        if file.is_file() and file.read_text(errors="replace").strip() == folder.name:
+            refs.append(file.relative_to(root).as_posix())
+    return tuple(sorted(refs))
+
+
 def measure_total() -> int:
     """Return the bytes of all models in the caches; files that revisions share count once."""
-    files = {
-        os.path.realpath(Path(one.path) / file)
-        for one in list_cached_models()
-        for file in hugging_face.list_files(Path(one.path))
-    }
+    files = set()
+    for model in list_cached_models():
+        folder = Path(model.path)
+        files |= {os.path.realpath(folder / file) for file in hugging_face.list_files(folder)}
     return sum(os.path.getsize(file) for file in files)
 
 

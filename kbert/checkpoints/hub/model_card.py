@@ -39,8 +39,11 @@ _METRIC_TYPES = {  # the names of Hugging Face's library of metrics, where they 
 
 
 _SENTENCE = Use(
-    *("sentence-similarity", "sentence embeddings", "embed"),
-    *("SentenceTransformer", '"a fine film"'),
+    "sentence-similarity",
+    "sentence embeddings",
+    "embed",
+    "SentenceTransformer",
+    '"a fine film"',
 )
 
 
@@ -80,40 +83,65 @@ def make_card(
 
     `base` is the address of the model that it was made from; None: the training's.
     """
-    from kbert import __version__
-
-    spec = model.spec
     use = choose_use(model, bool(training and training.pairs))
-    config, labels = spec.config, model.labels or ()
+    config = model.spec.config
     name = ModelName.parse(base or (training and training.base) or "")
-    title = f"{name.repo.rpartition('/')[2] if name else config.family.title} "
-    title += f"{training.verb} for {use.title}" if training else f"for {use.title}"
-    params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
-    more = f", … ({len(labels)})" if labels[20:] else ""
-    facts = {
-        "Task": use.title,
-        "Labels": ", ".join(labels[:20]) + more,
-        "Started from": _link(name) if name else "",
-        "Size": f"{config.num_hidden_layers} layers of width {config.hidden_size:,}, "
-        f"{params:,} parameters",
-    }
-    facts = {key: text for key, text in facts.items() if text}
-    for key, text in (training.facts if training else {}).items():
-        facts.setdefault(key, text)
+
+    title = name.repo.rpartition("/")[2] if name else config.family.title
+    if training:
+        title += f" {training.verb}"
+    title += f" for {use.title}"
+
+    mask = "<mask>" if config.family.first_position is not None else "[MASK]"
+    metadata = _make_metadata(config.model_type, use, name, title, training, form)
     sections = [
-        f"---\n{_make_metadata(config.model_type, use, name, title, training, form)}\n---",
+        f"---\n{metadata}\n---",
         f"# {title}",
-        f"{training.verb.capitalize() if training else 'Saved'} with kbert {__version__} "
-        f"{_MADE_BY}",
-        _table(("", ""), facts.items()),
-        *(_describe_metrics(training) if training else ()),
-        "## How to use it",
-        _show_use(use, "<mask>" if config.family.first_position is not None else "[MASK]", form),
+        _describe_origin(training),
+        _table(("", ""), _list_facts(model, use, name, training).items()),
     ]
     if training:
-        lines = ((f"`{key}`", _text(value)) for key, value in training.settings.items())
+        sections += _describe_metrics(training)
+    sections += ["## How to use it", _show_use(use, mask, form)]
+    if training:
+        lines = [(f"`{key}`", _text(value)) for key, value in training.settings.items()]
         sections += ["## Hyperparameters", _table(("setting", "value"), lines)]
     return "\n\n".join(sections) + "\n"
+
+
+def _describe_origin(training: Training | None) -> str:
+    """Say by what the model was made."""
+    from kbert import __version__
+
+    verb = training.verb.capitalize() if training else "Saved"
+    return f"{verb} with kbert {__version__} {_MADE_BY}"
+
+
+def _list_facts(
+    model, use: Use, base: ModelName | None, training: Training | None
+) -> dict[str, str]:
+    """Return the facts on a model by name, then those on its training."""
+    spec = model.spec
+    config = spec.config
+    params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
+
+    labels = model.labels or ()
+    shown = ", ".join(labels[:20])
+    if labels[20:]:
+        shown += f", … ({len(labels)})"
+
+    facts = {"Task": use.title}
+    if shown:
+        facts["Labels"] = shown
+    if base:
+        facts["Started from"] = _link(base)
+    facts["Size"] = (
+        f"{config.num_hidden_layers} layers of width {config.hidden_size:,}, {params:,} parameters"
+    )
+    if training:
+        for key, text in training.facts.items():
+            facts.setdefault(key, text)
+    return facts
 
 
 def choose_use(model, pairs: bool = False) -> Use:
@@ -144,26 +172,31 @@ def _make_metadata(
     library = _LIBRARIES.get(form, "kbert")
     if library == "transformers" and use is _SENTENCE:
         library = "sentence-transformers"
-    metrics = training.metrics if training else {}
-    results = [
-        EvalResult(
+
+    data_name = printable.line((training and training.dev) or "dev")
+    results = []
+    for name, value in (training.metrics if training else {}).items():
+        if name == "loss":  # no metric of Hugging Face's library
+            continue
+        result = EvalResult(
             task_type=use.tag,
             task_name=use.title,
             dataset_type="unknown",  # of Hugging Face's data sets
-            dataset_name=printable.line((training and training.dev) or "dev"),
+            dataset_name=data_name,
             metric_type=_METRIC_TYPES.get(name, name),
             metric_name=name,
             metric_value=value,
         )
-        for name, value in metrics.items()
-        if name != "loss"  # no metric of Hugging Face's library
-    ]
+        results.append(result)
+
+    base_name = base.repo if base and base.hub == "hf" else None
+    metric_types = [result.metric_type for result in results]
     return ModelCardData(
         library_name=library,
         tags=["kbert", model_type],
-        base_model=base.repo if base and base.hub == "hf" else None,
+        base_model=base_name,
         pipeline_tag=use.tag,
-        metrics=[result.metric_type for result in results] or None,
+        metrics=metric_types or None,
         model_name=title if results else None,
         eval_results=results or None,
     ).to_yaml()
@@ -173,37 +206,39 @@ def _link(name: ModelName) -> str:
     """Return a base model's name, and its commit, with a link to where that is."""
     if name.hub != "hf":
         return f"`{name}`"
-    link = f"[{name.repo}](https://huggingface.co/{name.repo}"
-    return (
-        f"{link}/tree/{name.revision}), commit `{name.revision}`" if name.revision else f"{link})"
-    )
+    page = f"https://huggingface.co/{name.repo}"
+    if not name.revision:
+        return f"[{name.repo}]({page})"
+    return f"[{name.repo}]({page}/tree/{name.revision}), commit `{name.revision}`"
 
 
 def _describe_metrics(training: Training) -> list[str]:
     """Return the section of the metrics, or the sentence that there are none."""
     if not training.metrics:
         return ["## Metrics", "The run had no dev data, so there are no metrics."]
-    lines = [
-        (
-            name,
-            f"{value:.4f}",
-            " to ".join(f"{end:.4f}" for end in training.intervals.get(name, ())),
-        )
-        for name, value in training.metrics.items()
-    ]
+
     columns = ["metric", f"dev data, {training.facts.get('Dev data', '')}"]
-    columns += ["95 % interval"] * bool(training.intervals)
-    note = _INTERVALS if training.intervals else _NO_INTERVALS[training.verb]
+    note = _NO_INTERVALS[training.verb]
+    if training.intervals:
+        columns.append("95 % interval")
+        note = _INTERVALS
+
+    lines = []
+    for name, value in training.metrics.items():
+        ends = [f"{end:.4f}" for end in training.intervals.get(name, ())]
+        lines.append((name, f"{value:.4f}", " to ".join(ends)))
     return ["## Metrics", _table(columns, lines), note]
 
 
 def _show_use(use: Use, mask: str, form: str) -> str:
     """Return examples for kbert, and for the library that reads the format."""
     inputs = use.inputs.format(mask=mask)
-    examples = {
-        "kbert": f"import kbert\n\nbert = kbert.load({_PLACEHOLDER})\n"
-        f"print(kbert.{use.function}(bert, {inputs}))".replace("'", '"')
-    }
+    code = (
+        f"import kbert\n\nbert = kbert.load({_PLACEHOLDER})\n"
+        f"print(kbert.{use.function}(bert, {inputs}))"
+    )
+    examples = {"kbert": code.replace("'", '"')}
+
     if use is _SENTENCE and form in _TRANSFORMERS:
         examples["sentence-transformers"] = (
             "from sentence_transformers import SentenceTransformer\n\n"
@@ -216,21 +251,31 @@ def _show_use(use: Use, mask: str, form: str) -> str:
             f"model = {use.auto_class}.from_pretrained({_PLACEHOLDER})\n"
             f"{use.peer.replace('INPUTS', inputs)}"
         )
-    return "\n\n".join(f"With {name}:\n\n```python\n{it}\n```" for name, it in examples.items())
+    blocks = [f"With {name}:\n\n```python\n{code}\n```" for name, code in examples.items()]
+    return "\n\n".join(blocks)
 
 
 def _table(header: Iterable[str], cells: Iterable[Iterable[str]]) -> str:
     header = list(header)
-    lines = [header, ["---"] * len(header), *(list(row)[: len(header)] for row in cells)]
-    return "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines)
+    table = [header, ["---"] * len(header)]
+    table += [list(row)[: len(header)] for row in cells]
+
+    lines = []
+    for row in table:
+        texts = [_cell(text) for text in row]
+        lines.append(f"| {' | '.join(texts)} |")
+    return "\n".join(lines)
 
 
 def _cell(text: str) -> str:
     """Return a text as a cell of a table: on one line, no border within, no HTML."""
-    return html.escape(printable.line(" ".join(text.split())), quote=False).replace("|", "\\|")
+    line = printable.line(" ".join(text.split()))
+    return html.escape(line, quote=False).replace("|", "\\|")
 
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join([str(item) for item in value])
+    return str(value)

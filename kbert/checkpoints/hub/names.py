@@ -29,6 +29,10 @@ _CACHE_FOLDER = re.compile(r"models--([^/]+)--([^/]+)")
 # A Path makes one slash of the two of hf://.
 _HUGGING_FACE = re.compile(rf"(?:hf:/+)?(?P<repo>{_PART}/{_PART})(?:@(?P<revision>{_REVISION}))?")
 _KAGGLE = re.compile(rf"kaggle:/+(?P<repo>(?:{_PART}/){{3}}{_PART})(?:/(?P<revision>\d+))?")
+_ADDRESSES = (  # hub, pattern, an example
+    ("hf", _HUGGING_FACE, "hf://owner/name"),
+    ("kaggle", _KAGGLE, "kaggle://keras/bert/keras/bert_base_en"),
+)
 # Endings of files that kbert opens: `run/model.keras` is no owner and name.
 _WEIGHTS = (".zip", ".keras", ".h5", ".index", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _FILES = (*_WEIGHTS, ".json", ".onnx", ".tflite", ".txt", ".tsv")
@@ -47,41 +51,54 @@ class ModelName:
     revision: str | None = None
 
     def __str__(self) -> str:
+        address = f"{self.hub}://{self.repo}"
+        if not self.revision:
+            return address
         before = {"hf": "@", "kaggle": "/"}[self.hub]
-        return f"{self.hub}://{self.repo}" + (f"{before}{self.revision}" if self.revision else "")
+        return f"{address}{before}{self.revision}"
 
     @classmethod
     def parse(cls, text: str) -> "ModelName | None":
         """Read a name; return None for a path, and raise a ValueError for a malformed address."""
-        if data_set := _DATA_SET.fullmatch(text):
+        data_set = _DATA_SET.fullmatch(text)
+        if data_set:
             raise ValueError(f"{text} is a data set, not a model: {way_to_data(data_set[1])}")
-        if page := _PAGE.fullmatch(text):
-            text = f"hf://{page[1]}" + (f"@{page[2].rstrip('/')}" if page[2] else "")
-        text = _CACHE_FOLDER.sub(r"\1/\2", text) if _CACHE_FOLDER.fullmatch(text) else text
+
+        page = _PAGE.fullmatch(text)
+        if page:
+            text = f"hf://{page[1]}"
+            if page[2]:
+                text += f"@{page[2].rstrip('/')}"
+        if _CACHE_FOLDER.fullmatch(text):
+            text = _CACHE_FOLDER.sub(r"\1/\2", text)
+
         bare, _, revision = re.sub("^hf:/+", "", text).partition("@")
         if bare in list_known_models():
             name = cls.parse(list_known_models()[bare]["address"])
             if revision and not re.fullmatch(_REVISION, revision):
                 raise ValueError(f"a branch, a tag or a commit must follow @, got {text!r}")
             return cls(name.hub, name.repo, revision or name.revision) if name else None
-        for hub, pattern in (("hf", _HUGGING_FACE), ("kaggle", _KAGGLE)):
-            match, is_address = pattern.fullmatch(text), text.startswith(f"{hub}:")
+        return cls._parse_address(text)
+
+    @classmethod
+    def _parse_address(cls, text: str) -> "ModelName | None":
+        """Read an address, or owner/name; return None for a path."""
+        for hub, pattern, form in _ADDRESSES:
+            match = pattern.fullmatch(text)
+            is_address = text.startswith(f"{hub}:")
             if match and (is_address or not text.endswith(_FILES)):
                 return cls(hub, match["repo"], match["revision"])
             if is_address:
-                forms = {
-                    "hf": "hf://owner/name",
-                    "kaggle": "kaggle://keras/bert/keras/bert_base_en",
-                }
-                raise ValueError(f"an address of a model must be like {forms[hub]}, got {text!r}")
+                raise ValueError(f"an address of a model must be like {form}, got {text!r}")
         return None
 
 
 @functools.cache
 def list_known_models() -> dict[str, dict[str, str]]:
     """Return the rows of models.tsv by name."""
-    text = (resources.files("kbert.checkpoints.hub") / "models.tsv").read_text(encoding="utf-8")
-    return {row["name"]: row for row in csv.DictReader(text.splitlines(), delimiter="\t")}
+    file = resources.files("kbert.checkpoints.hub") / "models.tsv"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {row["name"]: row for row in csv.DictReader(lines, delimiter="\t")}
 
 
 def other_repos(repo: str) -> list[str]:
@@ -94,7 +111,8 @@ def other_repos(repo: str) -> list[str]:
 def suggest(repo: str, cutoff: float = 0.6) -> str:
     """Return a sentence with the known model that a wrong name was meant to be; "" without one."""
     addresses = [row["address"] for row in list_known_models().values()]
-    return hint(repo, [one for one in addresses if "://" not in one], "", cutoff=cutoff)
+    repos = [address for address in addresses if "://" not in address]
+    return hint(repo, repos, "", cutoff=cutoff)
 
 
 def way_to_data(repo: str) -> str:
@@ -110,13 +128,16 @@ def explain_missing(text: str, *, local: bool = True) -> str:
             f"{text!r} is a configuration without weights: build_bert({text!r}) builds it with "
             f"random ones, load({find_release(text)!r}) loads Google's"
         )
+
     near = hint_of_path(text, _may_be_checkpoint, list_known_models()) if local else ""
-    if text.endswith(_FILES) or "/" in text or os.sep in text:
-        return f"{text}: there is no such file or folder" + (f": {near}" if near else "")
+    is_path = text.endswith(_FILES) or "/" in text or os.sep in text
+    if is_path:
+        message = f"{text}: there is no such file or folder"
+        return f"{message}: {near}" if near else message
+
     way = "a model of Hugging Face has an owner, such as google-bert/bert-base-uncased"
-    return f"{text!r} is not a local path, and kbert knows no model of this name: " + (
-        near or hint(text, list_known_models(), "", beginnings=True) or way
-    )
+    advice = near or hint(text, list_known_models(), "", beginnings=True) or way
+    return f"{text!r} is not a local path, and kbert knows no model of this name: {advice}"
 
 
 def _may_be_checkpoint(path: str) -> bool:
@@ -133,4 +154,5 @@ def find_release(preset: str) -> str:
     """Return the name of Google's weights of a preset's sizes, but for the vocabulary's."""
     released = {"base": "base_uncased", "large": "large_uncased"}.get(preset, preset)
     models = list_known_models().values()
-    return next(r["name"] for r in models if PRESETS.get(r["preset"]) == PRESETS[released])
+    names = [row["name"] for row in models if PRESETS.get(row["preset"]) == PRESETS[released]]
+    return names[0]

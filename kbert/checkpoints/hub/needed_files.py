@@ -36,9 +36,11 @@ def choose_files(names: Iterable[str]) -> tuple[list[str], list[str]]:
         path = PurePosixPath(name)
         if _FOLDER.fullmatch(str(path.parent)):
             folders.setdefault(str(path.parent), []).append(path)
+
     # torch's files before TensorFlow's only where torch can read them
     first, second = (_TORCH, _KERAS_2) if extras.is_installed("torch") else (_KERAS_2, _TORCH)
-    settings, weights = [], list[str]()
+    settings: list[str] = []
+    weights: list[str] = []
     for paths in folders.values():
         settings += [str(path) for path in paths if _SETTINGS.fullmatch(path.name)]
         weights += _find_first(paths, (*_SAFETENSORS, *first, *second, *_OTHERS))
@@ -50,17 +52,26 @@ def find_readable(names: Iterable[str]) -> list[str]:
     """Return the files that kbert may read: settings, and weights in every format."""
     every = (*_SAFETENSORS, *_TORCH, *_KERAS_2, *_OTHERS, *_ADAPTERS)
     kinds = re.compile("|".join((_SETTINGS.pattern, *every)))
-    paths = map(PurePosixPath, names)
-    return [str(p) for p in paths if _FOLDER.fullmatch(str(p.parent)) and kinds.fullmatch(p.name)]
+    readable = []
+    for name in names:
+        path = PurePosixPath(name)
+        if _FOLDER.fullmatch(str(path.parent)) and kinds.fullmatch(path.name):
+            readable.append(str(path))
+    return readable
 
 
 def has_model(names: Iterable[str]) -> bool:
     """Return whether files are enough to build a model: a configuration, and weights beside it."""
     settings, weights = choose_files(names)
-    folders = {path.parent for path in map(PurePosixPath, weights)}
-    configs = [path for path in map(PurePosixPath, settings) if path.name in _CONFIGS]
-    # Modules after the encoder have a configuration of their own, some of them without weights.
-    encoders = {path.parent for path in configs if not re.match(r"[1-9]", str(path.parent))}
+    folders = {PurePosixPath(name).parent for name in weights}
+
+    encoders = set()
+    for name in settings:
+        path = PurePosixPath(name)
+        # Modules after the encoder have a configuration of their own, some of them without weights.
+        is_module = re.match(r"[1-9]", str(path.parent))
+        if path.name in _CONFIGS and not is_module:
+            encoders.add(path.parent)
     return bool(encoders) and encoders <= folders
 
 
@@ -74,9 +85,14 @@ def _find_first(paths: Collection[PurePosixPath], patterns: Iterable[str]) -> li
 
 def is_whole(names: Collection[str]) -> bool:
     """Return whether no shard of a set of files of weights is missing, nor their index."""
-    shards = [match for name in names if (match := re.search(r"-(\d+)-of-(\d+)\.", name))]
+    matches = [re.search(r"-(\d+)-of-(\d+)\.", name) for name in names]
+    shards = [match for match in matches if match]
     if not shards:
         return any(
             not name.endswith((".index.json", "weights.json", "checkpoint")) for name in names
         )
-    return len({match[1] for match in shards}) == int(shards[0][2]) and len(shards) < len(names)
+
+    numbers = {match[1] for match in shards}
+    num_shards = int(shards[0][2])
+    has_index = len(shards) < len(names)
+    return len(numbers) == num_shards and has_index

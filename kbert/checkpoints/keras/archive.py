@@ -35,8 +35,10 @@ from kbert.io import bounds
 from kbert.io import json_schema as js
 from kbert.io.bounds import damage_in_one_line
 
-_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_FORM, _WHOLE = ".keras", "must be a whole .keras file, got"
+_CONFIG = "config.json"
+_WEIGHTS = "model.weights.h5"
+_FORM = ".keras"
+_WHOLE = "must be a whole .keras file, got"
 _CHUNK = 2**22  # bytes
 
 
@@ -60,8 +62,11 @@ class KerasArchive:
                 if name not in self:
                     members = ", ".join(self._zip.namelist()[:5]) or "none"
                     raise ValueError(f"{path} must be a .keras file with {name}, got {members}")
-            info = self._zip.getinfo(_WEIGHTS)  # compressed, it is compared while it is unpacked
-            self._sums = CheckSums(path, [info] if info.compress_type == zipfile.ZIP_STORED else [])
+
+            info = self._zip.getinfo(_WEIGHTS)
+            is_stored = info.compress_type == zipfile.ZIP_STORED
+            # compressed, it is compared while it is unpacked
+            self._sums = CheckSums(path, [info] if is_stored else [])
             self._stack = stack.pop_all()
 
     def __enter__(self):
@@ -99,9 +104,13 @@ class KerasArchive:
         levels = path.split("/")  # layers/dense_1[/query_dense]/vars/0
         if levels[0] != "layers" or len(levels) < 4:
             return None
+        layer_path = "/".join([*levels[:2], "vars"])
+        variables_path = "/".join(levels[:-1])
         with damage_in_one_line(self.path, _FORM):
-            layer = self._weights["/".join([*levels[:2], "vars"])].attrs["name"]
-            sublayer = self._weights["/".join(levels[:-1])].attrs["name"] if levels[4:] else ""
+            layer = self._weights[layer_path].attrs["name"]
+            sublayer = ""
+            if levels[4:]:
+                sublayer = self._weights[variables_path].attrs["name"]
         return str(layer), str(sublayer), levels[-1]
 
     def _read(self, tensor: Tensor) -> np.ndarray:
@@ -125,6 +134,7 @@ class KerasArchive:
             self._stack.callback(file.close)
             with damage_in_one_line(self.path, _FORM), self._zip.open(info) as member:
                 shutil.copyfileobj(member, file, _CHUNK)
+
         with damage_in_one_line(self.path, _FORM):
             return self._stack.enter_context(h5py.File(file, "r"))
 
@@ -141,15 +151,19 @@ class _Part(io.RawIOBase):
     """A part of an open file as a file of its own, to be read."""
 
     def __init__(self, file, start: int, size: int):
-        self._file, self._start, self._size, self._position = file, start, size, 0
+        self._file = file
+        self._start = start
+        self._size = size
+        self._position = 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = base + offset
+        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}
+        self._position = bases[whence] + offset
         return self._position
 
     def readinto(self, buffer) -> int:
-        view = memoryview(buffer).cast("B")[: max(0, self._size - self._position)]
+        left = max(0, self._size - self._position)
+        view = memoryview(buffer).cast("B")[:left]
         self._file.seek(self._start + self._position)
         count = self._file.readinto(view)
         self._position += count

@@ -38,9 +38,9 @@ from kbert.io.atomic_write import atomic_file, part_folder_of
 
 _OWN = "kbert/bert.json"
 _DENSE = "kbert/sentence.safetensors"
-_SENTENCE = dict.fromkeys(  # the dataclass checks their values
-    (one.name for one in dataclasses.fields(SentenceSettings)), js.ANYTHING
-)
+_SENTENCE = {  # the dataclass checks their values
+    field.name: js.ANYTHING for field in dataclasses.fields(SentenceSettings)
+}
 _REQUIRED = {name: _SENTENCE.pop(name) for name in ("pooling", "normalize")}
 _SETTINGS = js.fields(
     {"config": js.OBJECT, "head": js.TEXT},
@@ -57,7 +57,8 @@ _SETTINGS = js.fields(
 _PLAIN = ("architecture", "problem_type", "split_punctuation")  # as `kbert.Bert` has them
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 _TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
-_H5_CONFIG, _H5_WEIGHTS = "model_config", "model_weights"
+_H5_CONFIG = "model_config"
+_H5_WEIGHTS = "model_weights"
 _MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
 
 
@@ -78,51 +79,67 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         if path.suffix != ".keras":
             yield _read_h5_file(path, stack.enter_context(hdf5.open_file(path)), config)
             return
+
         archive = stack.enter_context(KerasArchive(path))
-        own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
+        settings = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
         values = archive.json("config.json", js.OBJECT)
-        if own and config is None:
-            config = BertConfig.from_dict(own["config"], source=f"{path}: {_OWN}")
+        if settings and config is None:
+            config = BertConfig.from_dict(settings["config"], source=f"{path}: {_OWN}")
         graph = read_graph(values, str(path), config)
         tensors, left_out = _name_tensors(archive, graph)
-        _check_settings(own, graph, f"{path}: {_OWN}")
-        vocabulary = None
-        # members have fixed names, and cannot leave the folder
-        if present := [name for name in _TOKENIZER if f"kbert/{name}" in archive]:
-            vocabulary = stack.enter_context(temporary_folder(f"{path}: kbert"))
-            for name in present:
-                (vocabulary / name).write_bytes(archive.text(f"kbert/{name}"))
-        pair = own.get("cross_encoder")
-        plain: dict = {name: own.get(name) for name in _PLAIN}
+        _check_settings(settings, graph, f"{path}: {_OWN}")
+        vocabulary = _unpack_tokenizer(archive, stack)
+
+        labels = settings.get("labels")
+        sentence = settings.get("sentence")
+        cross_encoder = settings.get("cross_encoder")
+        plain: dict = {name: settings.get(name) for name in _PLAIN}
         yield Checkpoint(
             "kbert",
             graph,
             tensors,
             **plain,
-            labels=tuple(own.get("labels") or ()) or None,
-            sentence=own.get("sentence") and _read_sentence(own["sentence"], archive),
-            untrained=own.get("newly_initialized") or {},
-            cross_encoder=pair and CrossEncoderSettings(**pair),
+            labels=tuple(labels) if labels else None,
+            sentence=sentence and _read_sentence(sentence, archive),
+            untrained=settings.get("newly_initialized") or {},
+            cross_encoder=cross_encoder and CrossEncoderSettings(**cross_encoder),
             vocabulary=vocabulary,
             left_out=left_out,
         )
+
+
+def _unpack_tokenizer(archive: KerasArchive, stack: contextlib.ExitStack) -> Path | None:
+    """Write the tokenizer's files to a folder as long as the stack lasts; None without any."""
+    # members have fixed names, and cannot leave the folder
+    members = [name for name in _TOKENIZER if f"kbert/{name}" in archive]
+    if not members:
+        return None
+    folder = stack.enter_context(temporary_folder(f"{archive.path}: kbert"))
+    for name in members:
+        (folder / name).write_bytes(archive.text(f"kbert/{name}"))
+    return folder
 
 
 def _read_h5_file(path: Path, file, config: BertConfig | None) -> Checkpoint:
     text = hdf5.read_text(path, file, _H5_CONFIG)
     values = js.parse(text, _MODEL, f"{path}: {_H5_CONFIG}")
     for layer in values["config"]["layers"]:
-        if isinstance(name := layer.get("class_name"), str):
-            layer["class_name"] = name.removeprefix(hdf5.KBERT_PACKAGE)
-    tensors, left_out = {}, []
+        class_name = layer.get("class_name")
+        if isinstance(class_name, str):
+            layer["class_name"] = class_name.removeprefix(hdf5.KBERT_PACKAGE)
+
+    tensors = {}
+    left_out = []
     for path_in_file, tensor in hdf5.list_tensors(path, file).items():
         group, _, name = path_in_file.partition("/")
         if group != _H5_WEIGHTS:
             left_out.append(path_in_file)
             continue
-        layer, _, inner = name.partition("/")
-        name = inner if inner.startswith(f"{layer}/") else name
+        layer_name, _, inner = name.partition("/")
+        if inner.startswith(f"{layer_name}/"):
+            name = inner
         tensors[name] = tensor
+
     graph = read_graph(values, str(path), config)
     return Checkpoint("kbert", graph, tensors, left_out=tuple(left_out))
 
@@ -132,8 +149,8 @@ def read_head(path: Path) -> str | None:
     if path.suffix != ".keras":
         return None
     with KerasArchive(path) as archive:
-        own = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
-    return own.get("head")
+        settings = archive.json(_OWN, _SETTINGS) if _OWN in archive else {}
+    return settings.get("head")
 
 
 def check(path: Path) -> None:
@@ -157,6 +174,7 @@ def write(bert, path: str | os.PathLike) -> None:
         "newly_initialized": untrained_weights.make_digests(bert),
         "cross_encoder": bert.cross_encoder and dataclasses.asdict(bert.cross_encoder),
     }
+
     with atomic_file(path) as part, part_folder_of(path) as folder:
         whole = folder / "bert.keras"
         bert.model.save(whole)
@@ -167,22 +185,26 @@ def write(bert, path: str | os.PathLike) -> None:
 
                 archive.writestr(_DENSE, save(bert.sentence.arrays()))
             if bert.tokenizer is not None:
-                positions = bert.config.positions
-                bert.tokenizer.save(folder / "kbert", max_length=positions)
-                for name in _TOKENIZER:
-                    if (folder / "kbert" / name).is_file():  # vocab.txt is WordPiece's alone
-                        archive.write(folder / "kbert" / name, f"kbert/{name}")
+                _add_tokenizer(archive, bert, folder / "kbert")
         os.replace(whole, part)
 
 
-def _check_settings(own: dict, graph: GraphSpec, source: str) -> None:
+def _add_tokenizer(archive: zipfile.ZipFile, bert, folder: Path) -> None:
+    """Add the tokenizer's files to a .keras file by way of a folder."""
+    bert.tokenizer.save(folder, max_length=bert.config.positions)
+    for name in _TOKENIZER:
+        if (folder / name).is_file():  # vocab.txt is WordPiece's alone
+            archive.write(folder / name, f"kbert/{name}")
+
+
+def _check_settings(settings: dict, graph: GraphSpec, source: str) -> None:
     """Raise a ValueError for settings that contradict the graph."""
-    labels = own.get("labels")
-    if own and own["head"] != graph.head:
+    if settings and settings["head"] != graph.head:
         raise ValueError(
             f"{source} must say the head that the graph has, {graph.head}, got "
-            f"{js.short_repr(own['head'])}"
+            f"{js.short_repr(settings['head'])}"
         )
+    labels = settings.get("labels")
     if labels is not None and len(labels) != graph.num_labels:
         raise ValueError(
             f"{source} must have {graph.num_labels} labels, as the graph, got "
@@ -207,14 +229,12 @@ def _name_tensors(
     archive: KerasArchive, graph: GraphSpec
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return the weights by kbert's names, and the paths of others: an optimizer's variables."""
-    names, counts = {}, Counter[tuple[str, str]]()  # Keras numbers a layer's variables
-    for row in weight_names.entries_of(graph, "kbert"):
-        sublayer = row.variable.rpartition("/")[0]
-        names[row.layer, sublayer, str(counts[row.layer, sublayer])] = row.name
-        counts[row.layer, sublayer] += 1
-    tensors, left_out = {}, []
+    names = _number_variables(graph)
+    tensors = {}
+    left_out = []
     for path, tensor in archive.tensors().items():
-        if (key := archive.find_key(path)) is None:
+        key = archive.find_key(path)
+        if key is None:
             left_out.append(path)
             continue
         name = names.get(key, path)
@@ -225,3 +245,15 @@ def _name_tensors(
             )
         tensors[name] = tensor
     return tensors, tuple(left_out)
+
+
+def _number_variables(graph: GraphSpec) -> dict[tuple[str, str, str], str]:
+    """Return kbert's names by layer, sublayer and Keras's number of the variable within it."""
+    names = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for entry in weight_names.entries_of(graph, "kbert"):
+        sublayer = entry.variable.rpartition("/")[0]
+        number = counts[entry.layer, sublayer]
+        names[entry.layer, sublayer, str(number)] = entry.name
+        counts[entry.layer, sublayer] += 1
+    return names

@@ -43,7 +43,7 @@ from kbert.checkpoints.zip_archive import temporary_folder
 from kbert.data.tokenization.vocabulary import SPECIAL_TOKENS, read_tokens
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
-from kbert.heads import HEADS
+from kbert.heads import HEADS, Head
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
@@ -76,10 +76,25 @@ _TASK = js.fields(
 )
 # what the activation of a classifier says of its labels
 _PROBLEM_TYPES = {"sigmoid": "multi_label_classification", "softmax": "single_label_classification"}
-_HEADS = {task: head for head in HEADS.values() for task in head.keras_hub}
+
+
+def _map_tasks() -> dict[str, Head]:
+    """Return the heads by KerasHub's classes."""
+    heads: dict[str, Head] = {}
+    for head in HEADS.values():
+        heads |= dict.fromkeys(head.keras_hub, head)
+    return heads
+
+
+_HEADS = _map_tasks()
 _OF_TASK = (
-    *("backbone", "preprocessor", "num_classes", "activation", "dropout"),
-    *("pooling_mode", "normalize"),
+    "backbone",
+    "preprocessor",
+    "num_classes",
+    "activation",
+    "dropout",
+    "pooling_mode",
+    "normalize",
 )
 
 
@@ -97,8 +112,9 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
 
     Give a `config` with hidden_act="gelu" for weights that were trained with erf GELU.
     """
-    used, others = tuple[str, ...]((path.name,)), tuple[str, ...]()
     with contextlib.ExitStack() as stack:
+        used: tuple[str, ...] = (path.name,)
+        others: tuple[str, ...] = ()
         if path.is_file():
             archive = stack.enter_context(KerasArchive(path))
             folder = stack.enter_context(temporary_folder(str(path)))
@@ -109,13 +125,16 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
             body = stack.enter_context(hdf5.open_tensors(*find_files(path)))
             of_task = stack.enter_context(hdf5.open_tensors(*path.glob(TASK_WEIGHTS)))
             used, others = list_files(path)
+
         checkpoint, task = _read_folder(folder, str(path), config)
         config = checkpoint.spec.config
         tensors = name_tensors(body, config, of_task=False)
         if task != BACKBONE:
             tensors |= name_tensors(of_task, config, of_task=True)
+
         left_out = [name for name in tensors if not OF_TRAINING.isdisjoint(name.split("/"))]
-        tensors = {name: tensor for name, tensor in tensors.items() if name not in left_out}
+        for name in left_out:
+            del tensors[name]
         yield dataclasses.replace(
             checkpoint,
             tensors=tensors,
@@ -128,33 +147,45 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
 @contextlib.contextmanager
 def open_backbone(backbone) -> Iterator[Checkpoint]:
     """Open the checkpoint in a live BertBackbone of KerasHub, or in a task around it."""
-    for cls in type(backbone).__mro__:
-        if cls.__module__.split(".")[0] in _PACKAGES and (name := cls.__name__) in _HEADS:
-            break
-    else:
-        raise ValueError(
-            "load needs the name or path of a checkpoint, or KerasHub's BertBackbone or a task "
-            f"around it, got {type(backbone).__name__}"
-        )
+    task = _find_task(backbone)
     import keras
 
     source = f"the {type(backbone).__name__} {backbone.name!r}"
     with temporary_folder(source) as folder:
         inner = backbone
-        if name != BACKBONE:
+        if task != BACKBONE:
             inner = backbone.backbone
-            _write_object(folder / "task.json", name, backbone.get_config())
-            tokenizer = getattr(backbone.preprocessor, "tokenizer", None)
-            if tokenizer is not None and tokenizer.vocabulary is not None:
-                tokenizer.save_to_preset(str(folder))
-                _add_split_on_cjk(folder / "tokenizer.json", tokenizer)
+            _write_task(folder, task, backbone)
         _write_object(folder / "config.json", BACKBONE, inner.get_config())
         checkpoint, _ = _read_folder(folder, source)
+
         tensors = {}
         for variable in backbone.weights:
-            path, read = name_within(variable.path), partial(keras.ops.convert_to_numpy, variable)
+            path = name_within(variable.path)
+            read = partial(keras.ops.convert_to_numpy, variable)
             tensors[path] = Tensor(path, tuple(variable.shape), str(variable.dtype), read)
         yield dataclasses.replace(checkpoint, tensors=tensors)
+
+
+def _find_task(backbone) -> str:
+    """Return the class of KerasHub that a live model is of, `BACKBONE` or a task."""
+    for cls in type(backbone).__mro__:
+        package = cls.__module__.split(".")[0]
+        if package in _PACKAGES and cls.__name__ in _HEADS:
+            return cls.__name__
+    raise ValueError(
+        "load needs the name or path of a checkpoint, or KerasHub's BertBackbone or a task "
+        f"around it, got {type(backbone).__name__}"
+    )
+
+
+def _write_task(folder: Path, task: str, model) -> None:
+    """Write the files of a live task, and of its tokenizer, as a preset has them."""
+    _write_object(folder / "task.json", task, model.get_config())
+    tokenizer = getattr(model.preprocessor, "tokenizer", None)
+    if tokenizer is not None and tokenizer.vocabulary is not None:
+        tokenizer.save_to_preset(str(folder))
+        _add_split_on_cjk(folder / "tokenizer.json", tokenizer)
 
 
 def _add_split_on_cjk(file: Path, tokenizer) -> None:
@@ -172,6 +203,7 @@ def _unpack(archive: KerasArchive, folder: Path) -> None:
         source = f"{archive.path}: config.json"
         backbone = js.check(root, _WITH_BACKBONE, source)["config"]["backbone"]
         (folder / "task.json").write_text(json.dumps(root), encoding="utf-8")
+
         preprocessor = root["config"].get("preprocessor")
         if preprocessor is not None and _IN_KERAS_FILE in archive:
             tokenizer = js.check(preprocessor, _WITH_TOKENIZER, source)["config"]["tokenizer"]
@@ -191,22 +223,16 @@ def _read_folder(
     """Return a preset's checkpoint without tensors, and its task's class, else `BACKBONE`."""
     _, sizes = _read_object(folder / "config.json", BACKBONE)
     _refuse_unknown(sizes, (*SIZES, "dropout"), folder / "config.json")
-    task, settings, sentence = BACKBONE, dict[str, Any](), None
-    if (file := folder / "task.json").is_file():
-        name, arguments = _read_object(file)
-        if name in _HEADS and name != BACKBONE:
-            task, settings = name, js.check(arguments, _TASK, str(file), "config")
-            _refuse_unknown(settings, _OF_TASK, file)
-        else:
-            _logger.warning(
-                "%s is a %s, which kbert does not know: only the encoder is loaded", file, name
-            )
+    task, settings = _read_task(folder / "task.json")
+
     preprocessors = _read_preprocessors(folder, settings.get("preprocessor"))
     length = find_max_length(preprocessors, folder)
     vocabulary, rules = _read_tokenizer(folder, preprocessors)
+    sentence = None
     if task == "BertTextEmbedder":
         pooling = settings.get("pooling_mode", "mean")
         sentence = SentenceSettings(pooling, settings.get("normalize", True), length)
+
     config = config or _make_config(sizes, source, task, settings, vocabulary)
     checkpoint = Checkpoint(
         "keras_hub",
@@ -221,12 +247,31 @@ def _read_folder(
     return checkpoint, task
 
 
+def _read_task(file: Path) -> tuple[str, dict[str, Any]]:
+    """Return a task's class and arguments; `BACKBONE` and none without one that kbert knows."""
+    if not file.is_file():
+        return BACKBONE, {}
+    name, arguments = _read_object(file)
+    is_known = name in _HEADS and name != BACKBONE
+    if not is_known:
+        _logger.warning(
+            "%s is a %s, which kbert does not know: only the encoder is loaded", file, name
+        )
+        return BACKBONE, {}
+
+    settings = js.check(arguments, _TASK, str(file), "config")
+    _refuse_unknown(settings, _OF_TASK, file)
+    return name, settings
+
+
 def _read_object(file: Path, wanted: str | None = None) -> tuple[str, dict]:
     """Return class and arguments of a serialized object of KerasHub, which must be of a class."""
     values = js.read(file, _OBJECT)
-    name, arguments = values["class_name"], values["config"]
+    name = values["class_name"]
+    arguments = values["config"]
     if wanted not in (None, name):
         raise ValueError(f"{file} must be of a {wanted}, got {name}: not a BERT")
+
     dtype = arguments.get("dtype")
     policy = dtype.get("class_name") if isinstance(dtype, dict) else "DTypePolicy"
     if policy not in ("DTypePolicy", "FloatDTypePolicy"):
@@ -238,21 +283,26 @@ def _make_config(
     sizes: dict, source: str, task: str, settings: dict, vocabulary: Path | None
 ) -> BertConfig:
     """Return the configuration that BertBackbone's arguments mean."""
-    if missing := [name for name in SIZES if name not in sizes]:
+    missing = [name for name in SIZES if name not in sizes]
+    if missing:
         raise ValueError(f"{source}: the backbone must say {', '.join(missing)}, got none")
+
     dropout = sizes.get("dropout", 0.1)
+    classifier_dropout = settings.get("dropout") if _HEADS[task].has_labels else None
+    if classifier_dropout == dropout:
+        classifier_dropout = None
     padding = 0  # where there is no vocabulary, or one that is refused later
     with contextlib.suppress(ValueError):
         if vocabulary is not None:
             padding = read_tokens(vocabulary).index(SPECIAL_TOKENS["pad"])
-    classifier_dropout = settings.get("dropout") if _HEADS[task].has_labels else None
+
     try:
         return BertConfig(
             **{ours: sizes[theirs] for theirs, ours in SIZES.items()},
             hidden_act="gelu_new",
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
-            classifier_dropout=None if classifier_dropout == dropout else classifier_dropout,
+            classifier_dropout=classifier_dropout,
             pad_token_id=padding,
         )
     except ValueError as error:
@@ -260,13 +310,15 @@ def _make_config(
 
 
 def _make_spec(config: BertConfig, task: str, settings: dict, source: str) -> GraphSpec:
-    head, num_labels = _HEADS[task], 2
+    head = _HEADS[task]
     if head.predicts_tokens:
         _logger.warning(
             "%s: KerasHub's MLM head computes erf GELU with an epsilon of 1e-5, kbert's what the "
             "encoder does: logits differ (docs/concepts/gelu.md)",
             source,
         )
+
+    num_labels = 2
     if head.has_labels:
         num_labels = settings.get("num_classes", 2)
         if settings.get("activation") not in (None, "linear"):
@@ -277,9 +329,10 @@ def _make_spec(config: BertConfig, task: str, settings: dict, source: str) -> Gr
 def _refuse_unknown(arguments: dict, known: Collection[str], file: Path) -> None:
     """Raise a ValueError for an argument that kbert does not know: it may change the numbers."""
     known = (*known, *_OF_EVERY_LAYER)
-    if others := [k for k, value in arguments.items() if value is not None and k not in known]:
+    unknown = [key for key, value in arguments.items() if value is not None and key not in known]
+    if unknown:
         raise ValueError(
-            f"{file}: kbert knows the arguments {', '.join(known)}, got {', '.join(others)}"
+            f"{file}: kbert knows the arguments {', '.join(known)}, got {', '.join(unknown)}"
         )
 
 
@@ -288,7 +341,8 @@ def _read_preprocessors(folder: Path, of_task: dict | None) -> dict[str, dict]:
     arguments = {"task.json": (of_task or {}).get("config") or {}}
     file = folder / "preprocessor.json"
     if file.is_file():
-        arguments[file.name] = js.check(_read_object(file)[1], PREPROCESSOR, str(file), "config")
+        _, settings = _read_object(file)
+        arguments[file.name] = js.check(settings, PREPROCESSOR, str(file), "config")
     return arguments
 
 
@@ -296,11 +350,13 @@ def _read_tokenizer(
     folder: Path, preprocessors: dict[str, dict]
 ) -> tuple[Path | None, dict[str, Any]]:
     """Return the vocabulary and its rules; no vocabulary if kbert cannot tokenize alike."""
-    file, description = folder / VOCABULARY, folder / "tokenizer.json"
+    file = folder / VOCABULARY
+    description = folder / "tokenizer.json"
     if not file.is_file():
         return None, {}
     if not description.is_file():
         return file, {}
+
     _, arguments = _read_object(description, "BertTokenizer")
     for name, values in preprocessors.items():
         check_same(arguments, values.get("tokenizer"), str(folder / name))

@@ -31,8 +31,9 @@ _RULES = (
 # BERT's tokenizer has these settings; KerasHub's can have others. A sequence_length here cuts a
 # text before [CLS] and [SEP] are put around it.
 _FIXED = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]", "sequence_length": None}
+_RULE_NAMES = tuple(name for name, _, _ in _RULES)
 _ARGUMENTS = js.fields(
-    optional=dict.fromkeys((*(name for name, _, _ in _RULES), "special_tokens_in_strings"), js.FLAG)
+    optional=dict.fromkeys((*_RULE_NAMES, "special_tokens_in_strings"), js.FLAG)
     | {"special_tokens": js.or_null(js.list_of(js.TEXT))}
 )
 PREPROCESSOR = js.fields(
@@ -43,27 +44,31 @@ PREPROCESSOR = js.fields(
 def read_rules(arguments: dict, source: str) -> dict[str, Any] | None:
     """Return the arguments of `kbert.Tokenizer.load`; None, logged, if kbert cannot tokenize so."""
     js.check(arguments, _ARGUMENTS, source, "config")
-    others = [f"{k}={arguments[k]!r}" for k, v in _FIXED.items() if arguments.get(k, v) != v]
-    if others:
-        _logger.warning("%s: left out, as BERT's tokenizer has not %s", source, ", ".join(others))
+    changed = []
+    for key, value in _FIXED.items():
+        if arguments.get(key, value) != value:
+            changed.append(f"{key}={arguments[key]!r}")
+    if changed:
+        _logger.warning("%s: left out, as BERT's tokenizer has not %s", source, ", ".join(changed))
         return None
+
     rules: dict[str, Any] = {ours: arguments.get(key, value) for key, value, ours in _RULES}
     if arguments.get("special_tokens_in_strings"):
-        entries = [_make_entry(token) for token in arguments.get("special_tokens") or ()]
-        rules["added"] = tuple(entries)
+        tokens = arguments.get("special_tokens") or ()
+        rules["added"] = tuple(_make_entry(token) for token in tokens)
     return rules
 
 
 def check_same(arguments: dict, other: Any, source: str) -> None:
     """Raise a ValueError if a preprocessor has another tokenizer than tokenizer.json describes."""
-    others = other.get("config") if isinstance(other, dict) else None
-    if not isinstance(others, dict):
+    repeated = other.get("config") if isinstance(other, dict) else None
+    if not isinstance(repeated, dict):
         return
-    for key in (*(name for name, _, _ in _RULES), *_FIXED, "special_tokens"):
-        if key in arguments and key in others and arguments[key] != others[key]:
+    for key in (*_RULE_NAMES, *_FIXED, "special_tokens"):
+        if key in arguments and key in repeated and arguments[key] != repeated[key]:
             raise ValueError(
                 f"{source}: {key} of the tokenizer must be that of tokenizer.json, "
-                f"{js.short_repr(arguments[key])}, got {js.short_repr(others[key])}"
+                f"{js.short_repr(arguments[key])}, got {js.short_repr(repeated[key])}"
             )
 
 
@@ -74,7 +79,8 @@ def find_max_length(preprocessors: dict[str, dict], folder: Path) -> int | None:
         if truncate != "round_robin":
             _logger.warning(
                 "%s: truncate=%r is not read: kbert shortens the longer one of two texts",
-                *(folder / name, truncate),
+                folder / name,
+                truncate,
             )
     lengths = [arguments.get("sequence_length") for arguments in preprocessors.values()]
     return next((length for length in lengths if length), None)
@@ -86,17 +92,23 @@ def list_special_tokens(vocabulary: Vocabulary, path: Path) -> list[str]:
     The longest come first, because the first that matches counts in KerasHub. Raise a ValueError
     for tokens that it would find elsewhere than kbert does.
     """
-    others = [e["content"] for e in vocabulary.added if not _matches_alike(e, vocabulary)]
-    if others:
+    tokens = []
+    refused = []
+    for entry in vocabulary.added:
+        token = entry["content"]
+        if not _matches_alike(entry, vocabulary):
+            refused.append(token)
+        elif token not in SPECIAL_TOKENS.values():
+            tokens.append(token)
+    if refused:
+        shown = ", ".join([repr(token) for token in refused])
         raise ValueError(
             f"{path}: format keras_hub must have added tokens that are found as they stand, got "
-            f"{', '.join(map(repr, others))}, which KerasHub's BertTokenizer would not find (its "
+            f"{shown}, which KerasHub's BertTokenizer would not find (its "
             "tokens are not normalized, and have no accents or CJK ideographs that it changes): "
             "save it with format='transformers'"
         )
-    tokens = [entry["content"] for entry in vocabulary.added]
-    own = SPECIAL_TOKENS.values()
-    return sorted((token for token in tokens if token not in own), key=len, reverse=True)
+    return sorted(tokens, key=len, reverse=True)
 
 
 def list_losses(vocabulary: Vocabulary) -> list[str]:
@@ -111,19 +123,25 @@ def list_losses(vocabulary: Vocabulary) -> list[str]:
 
 def make_arguments(vocabulary: Vocabulary, path: Path) -> dict:
     """Return the arguments of a BertTokenizer that does what kbert does."""
-    strips = vocabulary.strip_accents
-    return {
+    arguments = {
         "vocabulary": None,  # it is in assets/tokenizer
         "sequence_length": None,
         "lowercase": vocabulary.lowercase,
-        "strip_accents": vocabulary.lowercase if strips is None else strips,
+        "strip_accents": _strips_accents(vocabulary),
         "split": True,
         "suffix_indicator": "##",
         "oov_token": SPECIAL_TOKENS["unk"],
         "special_tokens": list_special_tokens(vocabulary, path) or None,
         "special_tokens_in_strings": True,
-        **({} if vocabulary.tokenize_chinese_chars else {"split_on_cjk": False}),
     }
+    if not vocabulary.tokenize_chinese_chars:
+        arguments["split_on_cjk"] = False
+    return arguments
+
+
+def _strips_accents(vocabulary: Vocabulary) -> bool:
+    strips = vocabulary.strip_accents
+    return vocabulary.lowercase if strips is None else strips
 
 
 def _make_entry(token: str) -> dict:
@@ -137,8 +155,7 @@ def _matches_alike(entry: dict, vocabulary: Vocabulary) -> bool:
     """
     if entry.get("single_word"):
         return False
-    strips = vocabulary.strip_accents
-    strips = vocabulary.lowercase if strips is None else strips
+    strips = _strips_accents(vocabulary)
     if entry.get("normalized") and (vocabulary.lowercase or strips):
         return False
     prepared = bert_normalizer(False, strips, vocabulary.tokenize_chinese_chars)

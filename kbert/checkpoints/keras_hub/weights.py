@@ -21,7 +21,8 @@ from kbert.checkpoints.transformers.weight_files import list_shards
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
 
-WEIGHTS, INDEX = "model.weights.h5", "model.weights.json"
+WEIGHTS = "model.weights.h5"
+INDEX = "model.weights.json"
 _FILES = js.either(js.TEXT, js.list_of(js.TEXT))
 _INDEX = js.fields({"weight_map": js.mapping_of(_FILES, "file names by group")})
 TASK_WEIGHTS = "task.weights.h5"
@@ -55,10 +56,12 @@ def path_of(name: str) -> str:
     """Return the place of a path's variable in a .weights.h5."""
     layer, *inner, variable = name.split("/")
     number = layer.removeprefix(_BLOCK)
-    if number != layer:
-        group = "transformer_encoder" + (f"_{number}" if number != "0" else "")
-    else:
+    if number == layer:
         group = _LAYERS[layer]
+    elif number == "0":
+        group = "transformer_encoder"
+    else:
+        group = f"transformer_encoder_{number}"
     inner = [_OF_ATTENTION.get(part, f"_{part}") for part in inner]
     return "/".join(["layers", group, *inner, "vars", _NUMBERS[variable]])
 
@@ -66,8 +69,10 @@ def path_of(name: str) -> str:
 def name_within(path: str) -> str:
     """Return the path of a live variable from its layer on, without the scopes it was made in."""
     levels = path.split("/")
-    known = [part in _LAYERS or part.startswith(_BLOCK) for part in levels]
-    return "/".join(levels[known.index(True) :]) if True in known else path
+    for index, level in enumerate(levels):
+        if level in _LAYERS or level.startswith(_BLOCK):
+            return "/".join(levels[index:])
+    return path
 
 
 def name_tensors(
@@ -77,11 +82,14 @@ def name_tensors(
     parts = [part for part in weight_names.PARTS if (part in TASK_GROUPS) == of_task]
     entries = weight_names.entries(parts, config, "keras_hub")
     names = {_normal(path_of(entry.name)): entry.name for entry in entries}
+
+    paths = {path: path for path in tensors}
     within = {path: _BACKBONE.sub("", path) for path in tensors if _BACKBONE.match(path)}
-    own = within or {path: path for path in tensors}
     if within and of_task:  # a task's .keras has both
-        own = {path: path for path in tensors if path not in within}
-    return {names.get(_normal(inner), inner): tensors[path] for path, inner in own.items()}
+        paths = {path: path for path in tensors if path not in within}
+    elif within:
+        paths = within
+    return {names.get(_normal(inner), inner): tensors[path] for path, inner in paths.items()}
 
 
 def write_weights(
@@ -97,12 +105,14 @@ def write_weights(
     with h5py.File(buffer, "w") as handle:
         handle.create_group("vars").attrs["name"] = root
         for name, array in arrays.items():
-            handle[path_of(name)] = array
-            handle[path_of(name)].parent.attrs["name"] = name.split("/")[-2]
+            path = path_of(name)
+            handle[path] = array
+            handle[path].parent.attrs["name"] = name.split("/")[-2]
         if compiled:  # Keras's Adam as KerasHub's tasks begin with it: steps done, learning rate
             group = handle.create_group("optimizer/vars")
             group.attrs["name"] = "adam"
             group["0"], group["1"] = _OPTIMIZER
+
     try:
         file.write_bytes(buffer.getbuffer())
     except OSError as error:
@@ -114,18 +124,21 @@ def find_files(folder: Path) -> list[Path]:
     """Return model.weights.h5, which KerasHub takes first, else the shards."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
-    shards = js.read(folder / INDEX, _INDEX)["weight_map"].values()
-    names = [name for one in shards for name in (one if isinstance(one, list) else [one])]
+    names: list[str] = []
+    for shards in js.read(folder / INDEX, _INDEX)["weight_map"].values():
+        names += shards if isinstance(shards, list) else [shards]
     return list_shards(folder / INDEX, sorted(names))
 
 
 def list_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the files that are read, and of the others with weights."""
     used = [file.name for file in find_files(folder)]
-    used += [TASK_WEIGHTS] if (folder / TASK_WEIGHTS).is_file() else []
-    used += [INDEX] if WEIGHTS not in used else []
-    every = sorted(file.name for file in folder.glob("*.weights.*"))
-    return tuple(used), tuple(name for name in every if name not in used)
+    if (folder / TASK_WEIGHTS).is_file():
+        used.append(TASK_WEIGHTS)
+    if WEIGHTS not in used:
+        used.append(INDEX)
+    weights = sorted(file.name for file in folder.glob("*.weights.*"))
+    return tuple(used), tuple(name for name in weights if name not in used)
 
 
 def _normal(path: str) -> str:

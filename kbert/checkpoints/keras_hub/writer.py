@@ -37,7 +37,9 @@ _logger = logging.getLogger("kbert")
 
 _EPSILON = 1e-12  # bert_backbone.py
 _INITIALIZER_RANGE = 0.02
-_MASKED_LM, _CLASSIFIER, _EMBEDDER = "BertMaskedLM", "BertTextClassifier", "BertTextEmbedder"
+_MASKED_LM = "BertMaskedLM"
+_CLASSIFIER = "BertTextClassifier"
+_EMBEDDER = "BertTextEmbedder"
 # BertMaskedLMPreprocessor's defaults, which are the paper's rates (section 3.1).
 _MASKING = {
     "mask_selection_rate": 0.15,
@@ -90,27 +92,23 @@ def write(bert, path: Path) -> None:
     """
     path = Path(path)
     _check(bert, path)
-    config, sentence = bert.config, bert.sentence
-    task = HEADS[bert.head].keras_hub[0]  # the class of KerasHub that has the same output
-    if task == BACKBONE and sentence and not sentence.dense and sentence.dimensions is None:
-        task = _EMBEDDER if sentence.pooling in ("mean", "cls", "max") else task
+    task = _choose_task(bert)
     files = _make_objects(bert, task, path)
-    written = {*files, *([TASK_WEIGHTS] if task in (_MASKED_LM, _CLASSIFIER) else [])}
+    written = set(files)
+    if task in (_MASKED_LM, _CLASSIFIER):
+        written.add(TASK_WEIGHTS)
     readable = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
     writing.refuse_leftovers(path, sorted(readable - written))
-    differences = []
-    if ACTIVATIONS[config.hidden_act] != "gelu_tanh":
-        differences.append(f"tanh GELU, not hidden_act={config.hidden_act}")
-    if config.layer_norm_eps != _EPSILON:
-        differences.append(f"layer_norm_eps={_EPSILON}, not {config.layer_norm_eps}")
-    if task == _MASKED_LM:
-        differences.append("erf GELU and layer_norm_eps=1e-05 in the MLM head")
+
+    differences = _list_differences(bert, task)
     if differences:
         what = "; ".join(differences)
         _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
     held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
     writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
-    body, of_task = _read_arrays(bert, of_task=False), _read_arrays(bert, of_task=True)
+
+    body = _read_arrays(bert, of_task=False)
+    of_task = _read_arrays(bert, of_task=True)
     with writing.replace_folder(path) as folder:
         write_weights(folder / WEIGHTS, body, _name_module(BACKBONE))
         if of_task:
@@ -123,6 +121,31 @@ def write(bert, path: Path) -> None:
             (folder / VOCABULARY).write_bytes(lines.encode())
 
 
+def _choose_task(bert) -> str:
+    """Return the class of KerasHub that has the same output."""
+    task = HEADS[bert.head].keras_hub[0]
+    sentence = bert.sentence
+    if task != BACKBONE or not sentence:
+        return task
+    pools_alone = not sentence.dense and sentence.dimensions is None
+    if pools_alone and sentence.pooling in ("mean", "cls", "max"):
+        return _EMBEDDER
+    return task
+
+
+def _list_differences(bert, task: str) -> list[str]:
+    """Say what KerasHub computes differently."""
+    config = bert.config
+    differences = []
+    if ACTIVATIONS[config.hidden_act] != "gelu_tanh":
+        differences.append(f"tanh GELU, not hidden_act={config.hidden_act}")
+    if config.layer_norm_eps != _EPSILON:
+        differences.append(f"layer_norm_eps={_EPSILON}, not {config.layer_norm_eps}")
+    if task == _MASKED_LM:
+        differences.append("erf GELU and layer_norm_eps=1e-05 in the MLM head")
+    return differences
+
+
 def _check(bert, path: Path) -> None:
     """Refuse what KerasHub's BERT cannot be."""
     activation = bert.config.hidden_act
@@ -132,11 +155,13 @@ def _check(bert, path: Path) -> None:
             f"format keras_hub must have the head pretraining, encoder or classifier, got "
             f"{bert.head}: save it with format='transformers'"
         )
+
     if ACTIVATIONS[activation] not in ("gelu", "gelu_tanh"):
         raise ValueError(
             f"format keras_hub must have hidden_act gelu_new, which KerasHub's BERT computes, or "
             f"gelu, which comes near it, got {activation}: save it with format='transformers'"
         )
+
     special = bert.tokenizer.vocabulary.special_tokens if bert.tokenizer else SPECIAL_TOKENS
     if special != SPECIAL_TOKENS:
         raise ValueError(
@@ -149,7 +174,7 @@ def _make_objects(bert, task: str, path: Path) -> dict[str, dict]:
     """Return the content of each JSON file by its name."""
     import keras
 
-    config, preprocessor = bert.config, None
+    config = bert.config
     encoder = GraphSpec(config, "encoder")
     sizes = {theirs: getattr(config, ours) for theirs, ours in SIZES.items()}
     backbone = _make_layer(BACKBONE, "float32", **sizes, dropout=config.hidden_dropout_prob)
@@ -160,40 +185,59 @@ def _make_objects(bert, task: str, path: Path) -> dict[str, dict]:
         "tasks": ["MaskedLM", "TextClassifier", "TextEmbedder"],
     }
     files = {"config.json": backbone, "metadata.json": metadata}
+
     if bert.tokenizer is not None:
         arguments = make_arguments(bert.tokenizer.vocabulary, path)
         arguments = {"config_file": "tokenizer.json"} | arguments
-        files["tokenizer.json"] = _make_layer("BertTokenizer", "int32", **arguments)
-    length = _find_length(bert)
-    is_shorter = length < config.max_position_embeddings
-    if bert.tokenizer is not None and (task != BACKBONE or is_shorter):
-        # a backbone has no preprocessor: the length goes into the one of the oldest task
-        preprocessor = files["preprocessor.json"] = _make_layer(
-            f"{_CLASSIFIER if task == BACKBONE else task}Preprocessor",
-            "float32",
-            tokenizer=files["tokenizer.json"],
-            config_file="preprocessor.json",
-            sequence_length=length,
-            truncate="round_robin",
-            **(_MASKING if task == _MASKED_LM else {}),
-        )
-    settings: dict = {"backbone": backbone, "preprocessor": preprocessor}
-    if task == _EMBEDDER:
-        settings |= {"pooling_mode": bert.sentence.pooling, "normalize": bert.sentence.normalize}
-    if task == _CLASSIFIER:
-        rate = config.classifier_dropout
-        rate = config.hidden_dropout_prob if rate is None else rate
-        settings |= {"num_classes": bert.spec.num_labels, "activation": "linear", "dropout": rate}
+        tokenizer = _make_layer("BertTokenizer", "int32", **arguments)
+        files["tokenizer.json"] = tokenizer
+        is_shorter = _find_length(bert) < config.max_position_embeddings
+        if task != BACKBONE or is_shorter:
+            files["preprocessor.json"] = _make_preprocessor(bert, task, tokenizer)
+
     if task != BACKBONE:
-        files["task.json"] = _make_object(task, settings)
+        settings = _list_task_settings(bert, task)
+        preprocessor = files.get("preprocessor.json")
+        layers = {"backbone": backbone, "preprocessor": preprocessor}
+        files["task.json"] = _make_object(task, layers | settings)
     return files
+
+
+def _make_preprocessor(bert, task: str, tokenizer: dict) -> dict:
+    """Return the content of preprocessor.json."""
+    # a backbone has no preprocessor: the length goes into the one of the oldest task
+    owner = _CLASSIFIER if task == BACKBONE else task
+    masking = _MASKING if task == _MASKED_LM else {}
+    return _make_layer(
+        f"{owner}Preprocessor",
+        "float32",
+        tokenizer=tokenizer,
+        config_file="preprocessor.json",
+        sequence_length=_find_length(bert),
+        truncate="round_robin",
+        **masking,
+    )
+
+
+def _list_task_settings(bert, task: str) -> dict:
+    """Return the arguments of a task, beyond its backbone and preprocessor."""
+    if task == _EMBEDDER:
+        return {"pooling_mode": bert.sentence.pooling, "normalize": bert.sentence.normalize}
+    if task != _CLASSIFIER:
+        return {}
+    rate = bert.config.classifier_dropout
+    if rate is None:
+        rate = bert.config.hidden_dropout_prob
+    return {"num_classes": bert.spec.num_labels, "activation": "linear", "dropout": rate}
 
 
 def _find_length(bert) -> int:
     """Return the number of tokens that texts are truncated to."""
     lengths = [bert.config.max_position_embeddings]
-    lengths += [bert.tokenizer.max_length] if bert.tokenizer else []
-    lengths += [bert.sentence.max_length] if bert.sentence else []
+    if bert.tokenizer:
+        lengths.append(bert.tokenizer.max_length)
+    if bert.sentence:
+        lengths.append(bert.sentence.max_length)
     return min(length for length in lengths if length is not None)
 
 
@@ -231,25 +275,33 @@ def _read_arrays(bert, of_task: bool) -> dict[str, np.ndarray]:
 
 def _list_losses(bert, task: str) -> list[str]:
     """Return what a preset cannot store."""
-    config, sentence, embeds = bert.config, bert.sentence, task == _EMBEDDER
+    config = bert.config
+    sentence = bert.sentence
+    embeds = task == _EMBEDDER
     checks = {
         "NSP": task == _MASKED_LM,
         "labels": bert.labels is not None,
-        "the way to a sentence vector: give pooling and normalize to embed": sentence
-        and not embeds,
+        "the way to a sentence vector: give pooling and normalize to embed": (
+            sentence and not embeds
+        ),
         "do_lower_case": embeds and sentence.lowercase,
         "prompts": embeds and any(sentence.prompts.values()),
         "the similarity function": embeds and sentence.similarity != "cosine",
         "a cross-encoder's activation and prompt": bert.cross_encoder is not None,
         f"problem_type={bert.problem_type}": bert.problem_type in _OTHER_PROBLEMS,
     }
-    stored = {
+    losses = [name for name, applies in checks.items() if applies]
+    if bert.tokenizer:
+        losses += list_losses(bert.tokenizer.vocabulary)
+
+    stored: dict = {
         "attention_probs_dropout_prob": config.hidden_dropout_prob,
         "initializer_range": _INITIALIZER_RANGE,
         "pad_token_id": bert.tokenizer.pad_id if bert.tokenizer else 0,
-        "classifier_dropout": config.classifier_dropout if task == _CLASSIFIER else None,
+        "classifier_dropout": None,
     }
+    if task == _CLASSIFIER:
+        stored["classifier_dropout"] = config.classifier_dropout
     values = config.to_dict()
-    losses = [name for name, applies in checks.items() if applies]
-    losses += list_losses(bert.tokenizer.vocabulary) if bert.tokenizer else []
-    return losses + [f"{key}={values[key]}" for key, v in stored.items() if values[key] != v]
+    losses += [f"{key}={values[key]}" for key, value in stored.items() if values[key] != value]
+    return losses

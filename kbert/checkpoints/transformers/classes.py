@@ -43,11 +43,15 @@ def _make_classes(name: str, model_type: str, prefix: str, column: str) -> Class
         if head.families and model_type not in head.families:
             continue
         whole = head.variant(FAMILIES[model_type]).parts
-        for ending, parts in head.classes.items():
-            if set(parts or ()) <= set(whole):
-                named[name + ending] = head.name, (*BODY, *(whole if parts is None else parts))
+        for ending, groups in head.classes.items():
+            if groups is None:
+                groups = whole
+            if set(groups) <= set(whole):
+                named[name + ending] = (head.name, (*BODY, *groups))
+
     rows = [row for row in TEMPLATES if row.part not in (*BODY, "pooler") and column in row.names]
-    heads = tuple(dict.fromkeys(row.names[column].split(".")[0] + "." for row in rows))
+    beginnings = [row.names[column].split(".")[0] + "." for row in rows]
+    heads = tuple(dict.fromkeys(beginnings))
     tokenizer = "DistilBertTokenizer" if column == "distilbert" else "BertTokenizer"
     return Classes(prefix, named, _TIED[column], heads, tokenizer)
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from kbert.checkpoints import transfer, untrained_weights, weight_names, writing
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint
 from kbert.checkpoints.hub.model_card import README
@@ -41,6 +43,7 @@ _LABELS = js.mapping_of(js.TEXT)
 _MOST_LABELS = 100_000  # of num_labels, which names none
 ADAPTER = "adapter_config.json"  # of PEFT
 ONNX = "onnx/model.onnx"  # where sentence-transformers and text-embeddings-inference look for it
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json")
 _IGNORED = "%s: %s, got %s: it is ignored"
 _OTHER = "ForMultipleChoice"  # classes with a head that kbert does not have
 
@@ -51,7 +54,8 @@ def is_checkpoint(path: Path) -> bool:
         is_weights = path.suffix in _ENDINGS or layout.is_keras_2_file(path)
         return is_weights and not _SHARD.search(path.stem)
     files = layout.find_layout(path)
-    if not path.is_dir() or not any((files.folder / name).is_file() for name in FILES):
+    has_weights = any((files.folder / name).is_file() for name in FILES)
+    if not path.is_dir() or not has_weights:
         return False
     with contextlib.suppress(ValueError):
         return files.config is not None and "class_name" not in js.read(files.config, js.OBJECT)
@@ -63,49 +67,85 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     """Open the checkpoint of a folder, or of a file of weights; see `layout.name_tensors`."""
     files = layout.find_layout(path)
     config = config or layout.read_config(files)
-    values, classes = _settings(files), classes_of(config)
-    names = values.get("architectures") or ()
+    values = _settings(files)
+    classes = classes_of(config)
     root = folder_around(files.folder)
     sentence, sentence_problem = read_sentence_settings(root, files.folder, config)
-    architecture = _architecture(values, files.config, classes)
+    named_class = _architecture(values, files.config, classes)
+
     tensors, left_out, notes = layout.name_tensors(files, classes)
     used, others = list_files(files.weights or find_weights(files.folder))
-    if files.weights is None and (files.folder / ADAPTER).is_file():
-        note = f"the adapter in the folder ({ADAPTER}) is loaded with adapter={str(files.folder)!r}"
-        _logger.warning("%s: %s", files.folder, note)
-        notes.append(note)
+    notes += _list_adapter_notes(files)
+
     column = weight_names.column_of(config)
     by_weights = weight_names.find_head(tensors, column)
-    head = classes.named[architecture][0] if architecture else by_weights
-    parts = weight_names.parts_of(head, config)
-    if files.weights is not None and parts != weight_names.parts_of(by_weights, config):
-        head, architecture = by_weights, None  # the class is that of what was trained from
-    new_labels, split = _new_labels(values), values.get(SPLIT_PUNCTUATION)
+    head, architecture = _choose_head(files, config, named_class, by_weights)
+    new_labels = _new_labels(values)
     num_labels = weight_names.find_num_labels(tensors, column) or len(new_labels or ()) or 2
     spec = GraphSpec(config, head, num_labels=num_labels)
-    has_tokens = any(
-        (files.folder / file).is_file() for file in ("tokenizer.json", "vocab.txt", "vocab.json")
-    )
+
+    labels = _labels(values, num_labels, files.config) if spec.has_labels else None
+    classifies_texts = HEADS[head].classifies_texts
+    cross_encoder = read_cross_encoder(root, values) if classifies_texts else None
+    vocabulary = files.folder if _has_tokenizer(files.folder) else None
+    split = values.get(SPLIT_PUNCTUATION)
+
     yield Checkpoint(
         column,
         spec,
         tensors,
         architecture=architecture,
-        labels=_labels(values, num_labels, files.config) if spec.has_labels else None,
+        labels=labels,
         sentence=sentence,
         sentence_problem=sentence_problem,
-        cross_encoder=read_cross_encoder(root, values) if HEADS[head].classifies_texts else None,
+        cross_encoder=cross_encoder,
         problem_type=_problem_type(values, files.config),
         new_labels=new_labels,
-        other_head=next((n for n in names if _OTHER in n and n not in classes.named), None),
+        other_head=_find_other_head(values, classes),
         untrained=values.get(untrained_weights.KEY) or {},
         split_punctuation=split if isinstance(split, str) else None,
-        vocabulary=files.folder if has_tokens else None,
+        vocabulary=vocabulary,
         left_out=tuple(left_out),
         notes=tuple(notes),
         files=tuple(used),
         other_files=tuple(others),
     )
+
+
+def _list_adapter_notes(files: layout.Layout) -> list[str]:
+    """Note, and warn, that an adapter in the folder is not loaded with the model."""
+    if files.weights is not None or not (files.folder / ADAPTER).is_file():
+        return []
+    note = f"the adapter in the folder ({ADAPTER}) is loaded with adapter={str(files.folder)!r}"
+    _logger.warning("%s: %s", files.folder, note)
+    return [note]
+
+
+def _choose_head(
+    files: layout.Layout, config: BertConfig, named_class: str | None, by_weights: str
+) -> tuple[str, str | None]:
+    """Return the head and its class: those of config.json, or the head that the weights have."""
+    if named_class is None:
+        return by_weights, None
+
+    head = classes_of(config).named[named_class][0]
+    groups = weight_names.parts_of(head, config)
+    is_in_file = groups == weight_names.parts_of(by_weights, config)
+    if files.weights is not None and not is_in_file:
+        return by_weights, None  # the class is that of what was trained from
+    return head, named_class
+
+
+def _find_other_head(values: dict, classes: Classes) -> str | None:
+    """Return the class in config.json that has a head which kbert does not have."""
+    for name in values.get("architectures") or ():
+        if _OTHER in name and name not in classes.named:
+            return name
+    return None
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _TOKENIZERS)
 
 
 def read_head(path: Path) -> str | None:
@@ -135,29 +175,16 @@ def write(
     `architecture` is the class of transformers to write; None: the one that it was read from, else
     the one that has the whole head. `also` writes further files, `onnx/model.onnx` among them.
     """
-    classes = classes_of(bert.config)
     name = class_to_write(bert, architecture)
-    # what would be read with, or before, what is written
-    stale = [*INDEXES, "pytorch_model.bin", "model.onnx", *([] if also else [ONNX])]
-    stale += ["tokenizer.json", "vocab.txt", "vocab.json"] if bert.tokenizer is None else []
-    stale += ["modules.json"] if bert.sentence is None else []
-    writing.refuse_leftovers(path, stale)
-    groups, column = classes.named[name][1], weight_names.column_of(bert.config)
-    entries = weight_names.entries(groups, bert.config, column, bert.spec.num_labels)
-    prefix = "" if name == classes.bare else classes.prefix
-    arrays = {
-        (key if key.startswith(classes.heads) else prefix + key): array
-        for key, array in transfer.arrays_of(bert.model, entries).items()
-    }
-    held = [row.layer for row in weight_names.templates_of(groups, bert.config)]
-    has = weight_names.parts_of(bert.head, bert.config)
-    losses = [part for part in has if part not in groups]
-    if bert.cross_encoder is not None and bert.cross_encoder.prompt:
-        losses.append(f"the prompt {bert.cross_encoder.prompt!r}")
-    if bert.sentence_problem is not None:
-        losses.append(f"the pooling of sentence embeddings ({bert.sentence_problem})")
-    writing.warn_of_losses(bert, path, name, losses, held)
-    values = _make_config(bert, name, held)
+    writing.refuse_leftovers(path, _list_stale_files(bert, has_onnx=also is not None))
+
+    classes = classes_of(bert.config)
+    groups = classes.named[name][1]
+    arrays = _list_arrays(bert, groups, prefix="" if name == classes.bare else classes.prefix)
+    layers = [row.layer for row in weight_names.templates_of(groups, bert.config)]
+    writing.warn_of_losses(bert, path, name, _list_losses(bert, groups), layers)
+    values = _make_config(bert, name, layers)
+
     with writing.replace_folder(path) as folder:
         writing.save_tensors(arrays, folder / "model.safetensors")
         writing.write_json(folder / "config.json", values)
@@ -173,9 +200,44 @@ def write(
             also(folder)
 
 
+def _list_stale_files(bert, has_onnx: bool) -> list[str]:
+    """Return the files that would be read with, or before, those that are written."""
+    stale = [*INDEXES, "pytorch_model.bin", "model.onnx"]
+    if not has_onnx:
+        stale.append(ONNX)
+    if bert.tokenizer is None:
+        stale += _TOKENIZERS
+    if bert.sentence is None:
+        stale.append("modules.json")
+    return stale
+
+
+def _list_arrays(bert, groups: Collection[str], prefix: str) -> dict[str, np.ndarray]:
+    """Return the weights by transformers' names, the encoder's with their prefix."""
+    heads = classes_of(bert.config).heads
+    column = weight_names.column_of(bert.config)
+    entries = weight_names.entries(groups, bert.config, column, bert.spec.num_labels)
+
+    arrays = {}
+    for name, array in transfer.arrays_of(bert.model, entries).items():
+        is_of_head = name.startswith(heads)
+        arrays[name if is_of_head else prefix + name] = array
+    return arrays
+
+
+def _list_losses(bert, groups: Collection[str]) -> list[str]:
+    """Say what of a model a class of transformers with these groups cannot store."""
+    head_groups = weight_names.parts_of(bert.head, bert.config)
+    losses = [group for group in head_groups if group not in groups]
+    if bert.cross_encoder is not None and bert.cross_encoder.prompt:
+        losses.append(f"the prompt {bert.cross_encoder.prompt!r}")
+    if bert.sentence_problem is not None:
+        losses.append(f"the pooling of sentence embeddings ({bert.sentence_problem})")
+    return losses
+
+
 def _make_config(bert, architecture: str, held: Collection[str]) -> dict:
     """Return config.json's content; `held` are the layers whose weights are written."""
-    labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
     activation = bert.cross_encoder and bert.cross_encoder.activation
     optional = {
         "problem_type": bert.problem_type,
@@ -184,8 +246,10 @@ def _make_config(bert, architecture: str, held: Collection[str]) -> dict:
         "sentence_transformers": {"activation_fn": activation} if activation else None,
     }
     if bert.spec.has_labels:
+        labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
         optional["id2label"] = {str(index): label for index, label in enumerate(labels)}
         optional["label2id"] = {label: index for index, label in enumerate(labels)}
+
     values = bert.config.to_transformers_dict()
     values |= {"architectures": [architecture], "dtype": "float32"}
     return values | {key: value for key, value in optional.items() if value is not None}
@@ -252,5 +316,8 @@ def _new_labels(values: dict) -> tuple[str, ...] | None:
         return tuple(f"LABEL_{index}" for index in range(count))
     if not js.matches(names, _LABELS):
         return None
-    labels = tuple(names[index] for index in map(str, range(len(names))) if index in names)
-    return labels if 0 < len(names) == len(set(labels)) else None
+
+    indices = [str(index) for index in range(len(names))]
+    labels = tuple(names[index] for index in indices if index in names)
+    are_unlike = len(names) == len(set(labels))
+    return labels if names and are_unlike else None

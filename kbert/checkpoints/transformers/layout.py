@@ -7,7 +7,7 @@ or Keras 2 wrote around a model of transformers.
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +54,11 @@ def find_layout(path: Path) -> Layout:
 def read_config(layout: Layout) -> BertConfig:
     """Read the configuration beside the weights, or within a Keras 2 model."""
     file = layout.weights
-    values = tf_weights.config_within(file) if file and is_keras_2_file(file) else None
-    if values is not None:
-        return BertConfig.from_dict(values, source=f"{file}: model_config")
+    if file and is_keras_2_file(file):
+        values = tf_weights.config_within(file)
+        if values is not None:
+            return BertConfig.from_dict(values, source=f"{file}: model_config")
+
     if layout.config is None:
         raise ValueError(
             f"{file} must have a config.json in its folder, got none: put it there, or give "
@@ -70,23 +72,14 @@ def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], li
 
     Prefixes, TensorFlow's and old names, buffers and copies of tied weights are handled here.
     """
-    tensors: dict[str, Tensor] = {}
     path = files.weights or files.folder
-    left_out, notes = list[str](), list[str]()
-    if files.weights is None:
-        stored = read_tensors(files.folder)
-    elif not is_keras_2_file(files.weights):
-        stored = read_file(files.weights)
-    else:
-        stored, left_out = tf_weights.tensors_within(files.weights)
-        if layers := dict.fromkeys(name.split("/")[0] for name in left_out):
-            note = f"layers of the Keras model around BERT are left out: {', '.join(layers)}"
-            _logger.warning("%s: %s", path, note)
-            notes.append(note)
+    stored, left_out, notes = _read_stored(files)
     names = [tf_weights.torch_name(tensor.name) for tensor in stored]
     names, taken = unwrap_names(names, classes.prefix, path)
     if taken:
         notes.append(f"the names of the tensors are read without {taken!r} before them")
+
+    tensors: dict[str, Tensor] = {}
     for tensor, plain in zip(stored, names, strict=True):
         name = plain.removeprefix(classes.prefix)
         name = _OLD_NAMES.sub(lambda old: _NEW_NAMES[old[0]], name)
@@ -96,19 +89,43 @@ def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], li
             tensors[f"{tensor.name} beside {tensors[name].name}"] = tensor
         else:
             tensors[name] = tf_weights.convert_to_torch(tensor)
-    for copy, original in classes.tied.items():
+
+    left_out += _remove_copies(tensors, classes.tied, path)
+    return tensors, left_out, notes
+
+
+def _read_stored(files: Layout) -> tuple[list[Tensor], list[str], list[str]]:
+    """Return the tensors by the names in the files, the names of tensors left out, and notes."""
+    if files.weights is None:
+        return read_tensors(files.folder), [], []
+    if not is_keras_2_file(files.weights):
+        return read_file(files.weights), [], []
+
+    stored, left_out = tf_weights.tensors_within(files.weights)
+    layers = dict.fromkeys(name.split("/")[0] for name in left_out)
+    if not layers:
+        return stored, left_out, []
+    note = f"layers of the Keras model around BERT are left out: {', '.join(layers)}"
+    _logger.warning("%s: %s", files.weights, note)
+    return stored, left_out, [note]
+
+
+def _remove_copies(tensors: dict[str, Tensor], tied: Mapping[str, str], path: Path) -> list[str]:
+    """Remove the copies of tied weights, and return their names; a lone copy is the original."""
+    removed = []
+    for copy, original in tied.items():
         if copy not in tensors:
             continue
         tensor = tensors.pop(copy)
-        if original in tensors:
-            left_out.append(tensor.name)
-            if not np.array_equal(tensor.read(), tensors[original].read(), equal_nan=True):
-                raise ValueError(
-                    f"{path}: {copy} must equal {original}, to which BERT ties it, got others"
-                )
-        else:
+        if original not in tensors:
             tensors[original] = tensor
-    return tensors, left_out, notes
+            continue
+        if not np.array_equal(tensor.read(), tensors[original].read(), equal_nan=True):
+            raise ValueError(
+                f"{path}: {copy} must equal {original}, to which BERT ties it, got others"
+            )
+        removed.append(tensor.name)
+    return removed
 
 
 def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[str], str]:
@@ -117,17 +134,28 @@ def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[
     The token table's name shows it; `prefix` is the family's own, "bert.". A tensor outside of the
     model gets a name that no model has.
     """
-    plain = [".".join(part for part in name.split(".") if part not in _AROUND) for name in names]
+    levels: set[str] = set()
+    plain = []
+    for name in names:
+        levels.update(name.split("."))
+        inner = [level for level in name.split(".") if level not in _AROUND]
+        plain.append(".".join(inner))
+
     tables = [name for name in plain if f".{name}".endswith(f".{_TOKEN_TABLE}")]
-    beginnings = dict.fromkeys(name.removesuffix(_TOKEN_TABLE) for name in tables)
-    if len(beginnings) > 1 and not {"", prefix} & set(beginnings):
+    beginnings = list(dict.fromkeys(name.removesuffix(_TOKEN_TABLE) for name in tables))
+    has_plain_model = "" in beginnings or prefix in beginnings
+    if len(beginnings) > 1 and not has_plain_model:
         raise ValueError(f"{source} must hold one model, got several: {', '.join(beginnings)}")
-    wrapper = next(iter(beginnings)).removesuffix(prefix) if len(beginnings) == 1 else ""
-    around = [part for part in _AROUND if any(part in name.split(".") for name in names)]
-    taken = ".".join([*around, wrapper.rstrip(".")] if wrapper else around)
-    outside = f"(outside of {wrapper.rstrip('.')})"
-    stripped = [
-        name.removeprefix(wrapper) if name.startswith(wrapper) else f"{name} {outside}"
-        for name in plain
-    ]
-    return stripped, taken
+    wrapper = beginnings[0].removesuffix(prefix) if len(beginnings) == 1 else ""
+
+    stripped = []
+    for name in plain:
+        if name.startswith(wrapper):
+            stripped.append(name.removeprefix(wrapper))
+        else:
+            stripped.append(f"{name} (outside of {wrapper.rstrip('.')})")
+
+    taken = [module for module in _AROUND if module in levels]
+    if wrapper:
+        taken.append(wrapper.rstrip("."))
+    return stripped, ".".join(taken)

@@ -9,6 +9,7 @@ Before version 2.0 the model itself lay in a folder of its own, 0_Transformer.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +53,34 @@ _MODES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_MODE = js.either(js.one_of(*_MODES.values()), js.list_of(js.one_of(*_MODES.values())))
+_SINGLE_MODE = js.one_of(*_MODES.values())
+_MODE = js.either(_SINGLE_MODE, js.list_of(_SINGLE_MODE))
 _FIRST_MODES = list(_MODES)[:4]  # text-embeddings-inference wants these
 _POOLING = js.fields(
     optional=dict.fromkeys(_MODES, js.FLAG) | {"pooling_mode": _MODE, "include_prompt": js.FLAG}
 )
 
 _HARMLESS = {  # arguments that change no number
-    *("add_pooling_layer", "attn_implementation", "cache_dir", "dtype", "local_files_only"),
-    *("low_cpu_mem_usage", "revision", "token", "torch_dtype", "trust_remote_code", "use_fast"),
-    *("use_safetensors",),
+    "add_pooling_layer",
+    "attn_implementation",
+    "cache_dir",
+    "dtype",
+    "local_files_only",
+    "low_cpu_mem_usage",
+    "revision",
+    "token",
+    "torch_dtype",
+    "trust_remote_code",
+    "use_fast",
+    "use_safetensors",
 }
 _ARGUMENTS = (
-    *("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs"),
-    *("config_args", "config_kwargs"),
+    "model_args",
+    "model_kwargs",
+    "tokenizer_args",
+    "processor_kwargs",
+    "config_args",
+    "config_kwargs",
 )
 _TRANSFORMER = js.fields(
     optional={"max_seq_length": js.or_null(js.whole(1)), "do_lower_case": js.or_null(js.FLAG)}
@@ -90,11 +105,11 @@ _LENGTH = js.fields(
 
 def folder_around(folder: Path) -> Path:
     """Return the folder that has modules.json: a model's own, or the one around 0_Transformer."""
-    if not (folder / _MODULES).is_file() and folder.is_dir():
-        parent = folder.absolute().parent
-        if transformer_folder(parent).name == folder.absolute().name:
-            return parent
-    return folder
+    if (folder / _MODULES).is_file() or not folder.is_dir():
+        return folder
+    parent = folder.absolute().parent
+    is_first_module = transformer_folder(parent).name == folder.absolute().name
+    return parent if is_first_module else folder
 
 
 def transformer_folder(root: Path) -> Path:
@@ -105,8 +120,8 @@ def transformer_folder(root: Path) -> Path:
         path = js.read(root / _MODULES, _LISTED)[0]["path"]
     except (ValueError, IndexError):  # said where the settings are read
         return root
-    inside = Path(path).name == path and (root / path / "config.json").is_file()
-    return root / path if inside else root
+    is_inside = Path(path).name == path and (root / path / "config.json").is_file()
+    return root / path if is_inside else root
 
 
 def read_sentence_settings(
@@ -125,15 +140,19 @@ def read_sentence_settings(
 
 def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
     """Return a cross-encoder's settings, if it has any: before version 5.4 in config.json."""
-    own = values.get("sentence_transformers")
-    own = own if isinstance(own, dict) else {}
-    activation = own.get("activation_fn", values.get("sbert_ce_default_activation_function"))
+    settings = values.get("sentence_transformers")
+    if not isinstance(settings, dict):
+        settings = {}
+    activation = settings.get("activation_fn", values.get("sbert_ce_default_activation_function"))
+
     prompt = ""
     if (root / _MODULES).is_file() and (root / _SETTINGS).is_file():
         saved = js.read(root / _SETTINGS, _PROMPTS)
         if saved.get("model_type") == "CrossEncoder":
             activation = saved.get("activation_fn") or activation
-            prompt = (saved.get("prompts") or {}).get(saved.get("default_prompt_name")) or ""
+            prompts = saved.get("prompts") or {}
+            prompt = prompts.get(saved.get("default_prompt_name")) or ""
+
     if activation is not None and not isinstance(activation, str):
         activation = js.short_repr(activation)  # refused where a score is computed
     return CrossEncoderSettings(activation, prompt) if activation or prompt else None
@@ -141,40 +160,53 @@ def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
 
 def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSettings | None:
     modules = _list_modules(root / _MODULES)
-    _refuse_other_models(root, [name for name, _ in modules])
-    settings = _read_optional(root / _SETTINGS, _PROMPTS, _SETTINGS)
     names = [name for name, _ in modules]
+    _refuse_other_models(root, names)
+    settings = _read_optional(root / _SETTINGS, _PROMPTS, _SETTINGS)
     if settings.get("model_type") == "CrossEncoder":
         return None
-    middle = [inner for name, inner in modules[2:] if name == "Dense"]
-    expected = ["Transformer", "Pooling", *["Dense"] * len(middle)]
-    if names not in (expected, [*expected, "Normalize"]):
-        raise ValueError(
-            f"{root / _MODULES}: modules must be Transformer, Pooling, then any Dense, then "
-            f"Normalize or nothing, got {', '.join(names) or 'none'}"
-        )
-    if names[-1] == "Normalize":
+
+    _check_order(names, root / _MODULES)
+    normalizes = names[-1] == "Normalize"
+    if normalizes:
         _read_optional(root / modules[-1][1] / "config.json", js.OBJECT, "2_Normalize/config.json")
+
     transformer = _read_transformer(folder)
-    pooling, include_prompt = _read_pooling(root / modules[1][1] / "config.json")
-    width = config.hidden_size * len(pooling)
+    poolings, include_prompt = _read_pooling(root / modules[1][1] / "config.json")
+    width = config.hidden_size * len(poolings)
     dense: list[SentenceDense] = []
-    for inner in middle:
-        dense.append(_read_dense(root / inner, dense[-1].shape[1] if dense else width))
+    for name, path in modules:
+        if name == "Dense":
+            layer = _read_dense(root / path, width)
+            dense.append(layer)
+            width = layer.shape[1]
+
+    prompts = settings.get("prompts") or {}
     similarity = settings.get("similarity_fn_name")
+    if similarity not in SIMILARITIES:
+        similarity = "cosine"  # which the library takes too
     return SentenceSettings(
-        pooling,
-        names[-1] == "Normalize",
+        poolings,
+        normalizes,
         _read_max_length(folder, transformer),
         lowercase=bool(transformer.get("do_lower_case")),
-        prompts={name: text or "" for name, text in (settings.get("prompts") or {}).items()},
+        prompts={name: text or "" for name, text in prompts.items()},
         default_prompt_name=settings.get("default_prompt_name"),
         include_prompt=include_prompt,
-        # of others the library takes the cosine
-        similarity=similarity if similarity in SIMILARITIES else "cosine",
+        similarity=similarity,
         dimensions=settings.get("truncate_dim"),
         dense=tuple(dense),
     )
+
+
+def _check_order(modules: list[str], file: Path) -> None:
+    """Raise a ValueError for modules that kbert does not compute, or in another order."""
+    expected = ["Transformer", "Pooling", *["Dense"] * modules[2:].count("Dense")]
+    if modules not in (expected, [*expected, "Normalize"]):
+        raise ValueError(
+            f"{file}: modules must be Transformer, Pooling, then any Dense, then "
+            f"Normalize or nothing, got {', '.join(modules) or 'none'}"
+        )
 
 
 def _refuse_other_models(root: Path, modules: list[str]) -> None:
@@ -196,10 +228,14 @@ def _list_modules(file: Path) -> list[tuple[str, str]]:
         if package.partition(".")[0] != "sentence_transformers":
             got = js.short_repr(entry["type"])
             raise ValueError(f"{file}: modules must be sentence-transformers' own, got {got}")
-        if Path(entry["path"]).name != entry["path"]:
-            raise ValueError(f"{file}: a module must be in the same folder, got {entry['path']!r}")
+        path = entry["path"]
+        if Path(path).name != path:
+            raise ValueError(f"{file}: a module must be in the same folder, got {path!r}")
+
+        if name in _TRANSFORMERS:
+            name = "Transformer"
         if name != "Dropout":
-            modules.append(("Transformer" if name in _TRANSFORMERS else name, entry["path"]))
+            modules.append((name, path))
     return modules
 
 
@@ -217,8 +253,11 @@ def _read_transformer(folder: Path) -> dict:
     file = next((file for file in files if file.is_file()), files[0])
     values = _read_optional(file, _TRANSFORMER)
     for key in _ARGUMENTS:
-        if values.get(key):
-            values[key] = {k: v for k, v in values[key].items() if k not in _HARMLESS}
+        arguments = values.get(key)
+        if arguments:
+            values[key] = {
+                name: value for name, value in arguments.items() if name not in _HARMLESS
+            }
     setting_keys.check_settings("sentence_bert_config.json", values, str(file))
     return values
 
@@ -226,14 +265,18 @@ def _read_transformer(folder: Path) -> dict:
 def _read_pooling(file: Path) -> tuple[tuple[str, ...], bool]:
     """Return the poolings, and whether the prompt's tokens are pooled."""
     values = js.read(file, _POOLING)
-    unknown = [key for key in values if key.startswith("pooling_mode_") and key not in _MODES]
-    if others := [key for key in unknown if values[key]]:
-        raise ValueError(f"{file}: the pooling must be one of {', '.join(_MODES)}, got {others[0]}")
+    for key, value in values.items():
+        if key.startswith("pooling_mode_") and key not in _MODES and value:
+            known = ", ".join(_MODES)
+            raise ValueError(f"{file}: the pooling must be one of {known}, got {key}")
+
+    include_prompt = values.get("include_prompt", True)
     modes = values.get("pooling_mode")
+    if isinstance(modes, str):
+        return (modes,), include_prompt
     if modes is None:  # none is the mean, as in sentence-transformers
         modes = [mode for key, mode in _MODES.items() if values.get(key)] or ["mean"]
-    modes = [modes] if isinstance(modes, str) else modes
-    return tuple(modes), values.get("include_prompt", True)
+    return tuple(modes), include_prompt
 
 
 def _read_dense(folder: Path, width: int) -> SentenceDense:
@@ -242,19 +285,23 @@ def _read_dense(folder: Path, width: int) -> SentenceDense:
     setting_keys.check_settings("2_Dense/config.json", values, str(file))
     path = values.get("activation_function", torch_path("tanh"))
     activation = keras_activation(path, f"{file}: activation_function")
-    shape = values["in_features"], values["out_features"]
-    tensors = {tensor.name: tensor for tensor in read_tensors(folder)}
-    expected: dict[str, tuple[int, ...]] = {"linear.weight": shape[::-1]}
+
+    inputs = values["in_features"]
+    outputs = values["out_features"]
+    expected: dict[str, tuple[int, ...]] = {"linear.weight": (outputs, inputs)}
     if values.get("bias", True):
-        expected["linear.bias"] = shape[1:]
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if shapes != expected or shape[0] != width:
+        expected["linear.bias"] = (outputs,)
+    tensors = read_tensors(folder)
+    shapes = {tensor.name: tuple(tensor.shape) for tensor in tensors}
+    if shapes != expected or inputs != width:
         raise ValueError(
             f"{folder}: a Dense of {width} numbers must have weights {expected}, got {shapes} of "
-            f"{shape[0]} numbers"
+            f"{inputs} numbers"
         )
-    arrays = {name: np.asarray(tensor.read(), "float32") for name, tensor in tensors.items()}
-    return SentenceDense(arrays["linear.weight"].T.copy(), arrays.get("linear.bias"), activation)
+
+    arrays = {tensor.name: np.asarray(tensor.read(), "float32") for tensor in tensors}
+    kernel = arrays["linear.weight"].T.copy()
+    return SentenceDense(kernel, arrays.get("linear.bias"), activation)
 
 
 def _read_max_length(folder: Path, transformer: dict) -> int | None:
@@ -262,62 +309,87 @@ def _read_max_length(folder: Path, transformer: dict) -> int | None:
     length = transformer.get("max_seq_length")
     if length is None:
         length = _read_optional(folder / "tokenizer_config.json", _LENGTH).get("model_max_length")
-    return None if length is None or length >= _NO_LIMIT else length
+    has_limit = length is not None and length < _NO_LIMIT
+    return length if has_limit else None
 
 
 def write_sentence_settings(settings: SentenceSettings, config: BertConfig, folder: Path) -> None:
     """Write modules.json and the files that it names, which sentence-transformers opens."""
-    if other := [pooling for pooling in settings.poolings if pooling not in _MODES.values()]:
-        known = ", ".join(_MODES.values())
-        raise ValueError(f"sentence-transformers pools by one of {known}, got {other[0]}")
+    for pooling in settings.poolings:
+        if pooling not in _MODES.values():
+            known = ", ".join(_MODES.values())
+            raise ValueError(f"sentence-transformers pools by one of {known}, got {pooling}")
+
     dense = {f"{number}_Dense": layer for number, layer in enumerate(settings.dense, 2)}
     modules = {"": "Transformer", "1_Pooling": "Pooling"} | dict.fromkeys(dense, "Dense")
     if settings.normalize:
         modules[f"{len(modules)}_Normalize"] = "Normalize"
+
     files: dict[str, Any] = {
-        _MODULES: [
-            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for n, (path, name) in enumerate(modules.items())
-        ],
+        _MODULES: _module_list(modules),
         "1_Pooling/config.json": _pooling_values(settings, config.hidden_size),
         "sentence_bert_config.json": {
             "max_seq_length": settings.max_length or config.positions,
             "do_lower_case": settings.lowercase,
         },
-        _SETTINGS: {
-            "prompts": dict(settings.prompts),
-            "default_prompt_name": settings.default_prompt_name,
-            "similarity_fn_name": settings.similarity,
-        },
+        _SETTINGS: _prompt_values(settings),
     }
-    if settings.dimensions is not None:
-        files[_SETTINGS]["truncate_dim"] = settings.dimensions
-    for inner, layer in dense.items():
-        files[f"{inner}/config.json"] = {
-            "in_features": layer.shape[0],
-            "out_features": layer.shape[1],
-            "bias": layer.bias is not None,
-            "activation_function": torch_path(layer.activation),
-        }
+    for path, layer in dense.items():
+        files[f"{path}/config.json"] = _dense_values(layer)
     for name, values in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    for inner, layer in dense.items():
+        file = folder / name
+        text = json.dumps(values, indent=2)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text + "\n", encoding="utf-8")
+
+    for path, layer in dense.items():
         arrays = {"linear.weight": layer.kernel.T}
         if layer.bias is not None:
             arrays["linear.bias"] = layer.bias
-        save_tensors(arrays, folder / inner / "model.safetensors")
+        save_tensors(arrays, folder / path / "model.safetensors")
+
+
+def _module_list(modules: Mapping[str, str]) -> list[dict]:
+    """Return the content of modules.json, of the modules' classes by their folders."""
+    entries: list[dict] = []
+    for path, name in modules.items():
+        index = len(entries)
+        kind = f"sentence_transformers.models.{name}"
+        entries.append({"idx": index, "name": str(index), "path": path, "type": kind})
+    return entries
+
+
+def _prompt_values(settings: SentenceSettings) -> dict:
+    values: dict = {
+        "prompts": dict(settings.prompts),
+        "default_prompt_name": settings.default_prompt_name,
+        "similarity_fn_name": settings.similarity,
+    }
+    if settings.dimensions is not None:
+        values["truncate_dim"] = settings.dimensions
+    return values
+
+
+def _dense_values(layer: SentenceDense) -> dict:
+    return {
+        "in_features": layer.shape[0],
+        "out_features": layer.shape[1],
+        "bias": layer.bias is not None,
+        "activation_function": torch_path(layer.activation),
+    }
 
 
 def _pooling_values(settings: SentenceSettings, width: int) -> dict:
     """Return the keys that every version reads; version 6's where it alone has the order."""
-    poolings = settings.poolings
+    poolings = list(settings.poolings)
     values: dict = {"word_embedding_dimension": width}
     for key, mode in _MODES.items():
         if key in _FIRST_MODES or mode in poolings:
             values[key] = mode in poolings
-    if list(poolings) != [mode for mode in _MODES.values() if mode in poolings]:
-        values["pooling_mode"] = list(poolings)
+
+    usual_order = [mode for mode in _MODES.values() if mode in poolings]
+    if poolings != usual_order:
+        values["pooling_mode"] = poolings
     if not settings.include_prompt:
         values["include_prompt"] = False
     return values

@@ -31,7 +31,9 @@ def tensors_of(file: Path) -> list[Tensor]:
         if tensor.name.startswith(_OF_TRAINING):
             continue
         same = by_name.setdefault(torch_name(tensor.name), tensor)
-        if same is not tensor and not np.array_equal(same.read(), tensor.read(), equal_nan=True):
+        if same is tensor:
+            continue
+        if not np.array_equal(same.read(), tensor.read(), equal_nan=True):
             raise ValueError(
                 f"{file}: {tensor.name} must equal {same.name}, the same weight, got others"
             )
@@ -49,28 +51,52 @@ def tensors_within(file: Path) -> tuple[list[Tensor], list[str]]:
         name = tensor.name.removeprefix(_WHOLE)
         if not name.startswith(_OF_TRAINING):
             tensors.append(replace(tensor, name=name))
-    levels = [tensor.name.split("/") for tensor in tensors]
-    inner = {one[0]: one[1] for one in reversed(levels) if "word_embeddings" in one[1:-1]}
-    if len(inner) > 1:
-        raise ValueError(f"{file} must hold one model, got several: {', '.join(reversed(inner))}")
-    ((group, scope),) = inner.items()
-    is_own = [one[0] == group or bool(_CLASS.match(scope) and one[1] == scope) for one in levels]
-    own = [tensor for tensor, is_in in zip(tensors, is_own, strict=True) if is_in]
-    return own, [one.name for one, is_in in zip(tensors, is_own, strict=True) if not is_in]
+
+    scopes: dict[str, str] = {}  # of the models' encoders, by group
+    for tensor in tensors:
+        levels = tensor.name.split("/")
+        if "word_embeddings" in levels[1:-1]:
+            scopes.setdefault(levels[0], levels[1])
+    if len(scopes) > 1:
+        raise ValueError(f"{file} must hold one model, got several: {', '.join(scopes)}")
+    ((group, scope),) = scopes.items()
+    is_class = _CLASS.match(scope) is not None
+
+    inside = []
+    outside = []
+    for tensor in tensors:
+        levels = tensor.name.split("/")
+        if levels[0] == group or (is_class and levels[1] == scope):
+            inside.append(tensor)
+        else:
+            outside.append(tensor.name)
+    return inside, outside
 
 
 def config_within(file: Path) -> dict | None:
     """Return the configuration of the transformers layer in a Keras 2 model."""
     with hdf5.open_file(file) as opened:
         text = hdf5.read_text(file, opened, "model_config")
-    return _find_config(js.parse(text, js.OBJECT, f"{file}: model_config")) if text else None
+    if not text:
+        return None
+    return _find_config(js.parse(text, js.OBJECT, f"{file}: model_config"))
 
 
 def _find_config(value) -> dict | None:
-    if isinstance(value, dict) and {"vocab_size", "hidden_size"} <= set(value):
-        return value
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((config for one in inner if (config := _find_config(one))), None)
+    if isinstance(value, dict):
+        if {"vocab_size", "hidden_size"} <= set(value):
+            return value
+        items = list(value.values())
+    elif isinstance(value, list):
+        items = value
+    else:
+        return None
+
+    for item in items:
+        config = _find_config(item)
+        if config is not None:
+            return config
+    return None
 
 
 def convert_to_torch(tensor: Tensor) -> Tensor:
@@ -88,10 +114,11 @@ def torch_name(name: str) -> str:
     stand the scopes, and Keras's groups.
     """
     levels = [_NUMBERED.sub(r"\1", level) for level in _split_levels(name)]
-    starts = [index for index, part in enumerate(levels) if part in _FIRST]
+    starts = [index for index, level in enumerate(levels) if level in _FIRST]
     if "/" not in name or not starts:
         return name
-    return ".".join([*levels[starts[-1] : -1], _LAST.get(levels[-1], levels[-1])])
+    last = _LAST.get(levels[-1], levels[-1])
+    return ".".join([*levels[starts[-1] : -1], last])
 
 
 def _split_levels(name: str) -> list[str]:
@@ -102,7 +129,9 @@ def _split_levels(name: str) -> list[str]:
 def _list_tensors(file: Path) -> list[Tensor]:
     """Return every tensor of a file; each opens the file again when it is read."""
     with hdf5.open_tensors(file) as tensors:
-        return [replace(one, read=partial(_read, file, one.name)) for one in tensors.values()]
+        return [
+            replace(tensor, read=partial(_read, file, tensor.name)) for tensor in tensors.values()
+        ]
 
 
 def _read(file: Path, path: str) -> np.ndarray:

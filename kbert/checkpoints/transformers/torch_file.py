@@ -5,6 +5,7 @@ import warnings
 import zipfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,44 +24,58 @@ def tensors_of(file: Path) -> list[Tensor]:
     extras.require(str(file), "torch", "torch", instead="or save it as model.safetensors")
     import torch
 
+    state, sums = _load(torch, file)
+    if not isinstance(state, dict):
+        raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
+
+    # a training checkpoint's key comes before the names
+    models = [key for key in _STATE_KEYS if _is_state(torch, state.get(key))]
+    if len(models) > 1:
+        raise ValueError(f"{file} must hold one model, got several: {', '.join(models)}")
+    if models:
+        key = models[0]
+        state = {f"{key}.{name}": value for name, value in state[key].items()}
+
+    bounds.check_count(file, len(state))
+    _refuse_others(torch, file, state)
+    tensors = []
+    for name, value in state.items():
+        dtype = str(value.dtype).removeprefix("torch.")
+        read = partial(_read, file, sums, value)
+        tensors.append(Tensor(name, tuple(value.shape), dtype, read))
+    return tensors
+
+
+def _load(torch, file: Path) -> tuple[Any, CheckSums]:
+    """Load a file, its tensors mapped if it is a zip; return it and the check sums in it."""
     try:
         is_zip = zipfile.is_zipfile(file)
         sums = CheckSums(file, _check_zip(file) if is_zip else [])
         with warnings.catch_warnings(action="ignore"):  # about the pickle's protocol
-            if is_zip:
-                state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-            else:
-                state = _load_old(torch, file)
+            if not is_zip:
+                return _load_old(torch, file), sums
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=True), sums
     except Exception as error:  # whatever a damaged file makes of an unpickler
         why = _why(error)
         raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
-    if not isinstance(state, dict):
-        raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
-    models = [  # a training checkpoint's key comes before the names
-        key
-        for key in _STATE_KEYS
-        if isinstance(held := state.get(key), dict)
-        and held
-        and all(isinstance(value, torch.Tensor) for value in held.values())
-    ]
-    if len(models) > 1:
-        raise ValueError(f"{file} must hold one model, got several: {', '.join(models)}")
-    for key in models:
-        state = {f"{key}.{name}": value for name, value in state[key].items()}
-    bounds.check_count(file, len(state))
-    others = [name for name, value in state.items() if not _is_plain(torch, name, value)]
-    if others:
-        few = first_few([f"{name!r} ({type(state[name]).__name__})" for name in others])
+
+
+def _refuse_others(torch, file: Path, state: dict) -> None:
+    """Raise a ValueError for all that is not a plain tensor with a name."""
+    refused = []
+    for name, value in state.items():
+        if not _is_plain(torch, name, value):
+            refused.append(f"{name!r} ({type(value).__name__})")
+    if refused:
+        few = first_few(refused)
         raise ValueError(f"{file} must hold plain tensors by name alone, got {few}")
-    return [
-        Tensor(
-            name,
-            tuple(value.shape),
-            str(value.dtype).removeprefix("torch."),
-            partial(_read, file, sums, value),
-        )
-        for name, value in state.items()
-    ]
+
+
+def _is_state(torch, value) -> bool:
+    """Return whether a value of a training checkpoint is the weights of a model by name."""
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(isinstance(tensor, torch.Tensor) for tensor in value.values())
 
 
 def _load_old(torch, file: Path):
@@ -68,15 +83,17 @@ def _load_old(torch, file: Path):
     with open(file, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as pickled:
         _check_pickle(pickled)
         state = torch.load(raw, map_location="cpu", weights_only=True)
-        if more := len(pickled) - raw.tell():
-            raise _FileProblem(f"{more:,} bytes more than it says")
+        surplus = len(pickled) - raw.tell()
+        if surplus:
+            raise _FileProblem(f"{surplus:,} bytes more than it says")
     return state
 
 
 def _read(file: Path, sums: CheckSums, value) -> np.ndarray:
-    if member := sums.find_damaged():
+    damaged = sums.find_damaged()
+    if damaged:
         raise ValueError(
-            f"{file} must be a whole file of torch.save, got a wrong check sum of {member}"
+            f"{file} must be a whole file of torch.save, got a wrong check sum of {damaged}"
         )
     return value.detach().float().numpy()
 
@@ -93,7 +110,8 @@ def _check_zip(file: Path) -> list[zipfile.ZipInfo]:
             raise _FileProblem("a compressed archive, which torch.save does not write")
         if sum(member.file_size for member in members) > file.stat().st_size:
             raise _FileProblem("members that lie over each other")
-        (pickled,) = (one for one in members if one.filename.endswith("/data.pkl"))
+
+        (pickled,) = [member for member in members if member.filename.endswith("/data.pkl")]
         if pickled.file_size > bounds.HEADER:
             raise _FileProblem(f"a data.pkl of {pickled.file_size:,} bytes")
         # torch.serialization.set_crc32_options(False) leaves them out

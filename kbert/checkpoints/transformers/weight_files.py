@@ -3,8 +3,9 @@
 What a file holds is known from its header; the numbers are read one tensor at a time.
 """
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
 INDEXES = tuple(f"{name}.index.json" for name in WEIGHTS)
 # Which is read, where there are several: transformers' order (modeling_utils.py,
 # _get_resolved_checkpoint_files), and TensorFlow's after it.
-FILES = tuple(name for pair in zip(WEIGHTS, INDEXES, strict=True) for name in pair)
+FILES = tuple(itertools.chain.from_iterable(zip(WEIGHTS, INDEXES, strict=True)))
 _ENDINGS = (".safetensors", ".bin", ".h5", ".pt", ".pth", ".ckpt", ".msgpack", ".onnx", ".gguf")
 # of transformers' Trainer, in the same folders
 _OF_TRAINING = re.compile(r"(training_args|optimizer|scheduler|scaler|rng_state\w*)\.\w+")
@@ -46,14 +47,13 @@ def list_files(file: Path) -> tuple[list[str], list[str]]:
     if file.suffix == ".json":
         shards = js.read(file, _INDEX)["weight_map"].values()
         used += [shard.name for shard in list_shards(file, shards)]
-    others = [
-        other.name
-        for other in sorted(file.parent.iterdir())
-        if other.name.endswith((*_ENDINGS, *INDEXES))
-        and other.name not in used
-        and not _OF_TRAINING.fullmatch(other.name)
-    ]
-    return used, others
+
+    neighbours = []
+    for path in sorted(file.parent.iterdir()):
+        is_weights = path.name.endswith((*_ENDINGS, *INDEXES))
+        if is_weights and path.name not in used and not _OF_TRAINING.fullmatch(path.name):
+            neighbours.append(path.name)
+    return used, neighbours
 
 
 def read_tensors(folder: Path) -> list[Tensor]:
@@ -61,18 +61,30 @@ def read_tensors(folder: Path) -> list[Tensor]:
     index = find_weights(folder)
     if index.suffix != ".json":
         return read_file(index)
+
     shard_of = js.read(index, _INDEX)["weight_map"]
     by_shard = {file.name: read_file(file) for file in list_shards(index, shard_of.values())}
-    bounds.check_count(index, sum(map(len, by_shard.values())))
+    tensors = list(itertools.chain.from_iterable(by_shard.values()))
+    bounds.check_count(index, len(tensors))
     _check_held_once(index, by_shard)
+    _check_index(index, shard_of, by_shard)
+    return tensors
+
+
+def _check_index(
+    index: Path, shard_of: Mapping[str, str], by_shard: Mapping[str, list[Tensor]]
+) -> None:
+    """Raise a ValueError if an index names a tensor in a shard that does not have it."""
     plain = tf_weights.torch_name  # the shards lack the scopes that TensorFlow's index has
-    held = {(plain(one.name), name) for name, tensors in by_shard.items() for one in tensors}
-    if absent := [name for name, one in shard_of.items() if (plain(name), one) not in held]:
+    names = {}
+    for shard, tensors in by_shard.items():
+        names[shard] = {plain(tensor.name) for tensor in tensors}
+    absent = [name for name, shard in shard_of.items() if plain(name) not in names[shard]]
+    if absent:
         raise ValueError(
             f"{index} must name what its shards hold, got {len(absent)} tensors that the shard "
             f"named does not: {first_few(absent)}"
         )
-    return [tensor for tensors in by_shard.values() for tensor in tensors]
 
 
 def _check_held_once(index: Path, by_shard: dict[str, list[Tensor]]) -> None:
@@ -93,11 +105,14 @@ def list_shards(index: Path, names: Iterable[str]) -> list[Path]:
     names = list(dict.fromkeys(names))
     if not names:
         raise ValueError(f"{index} must name the files of the weights, got none")
-    if outside := [name for name in names if name in ("", "..") or Path(name).name != name]:
-        raise ValueError(
-            f"{index}: a shard must be in the same folder, got {', '.join(map(repr, outside))}"
-        )
-    if missing := [name for name in names if not (index.parent / name).is_file()]:
+
+    outside = [name for name in names if name in ("", "..") or Path(name).name != name]
+    if outside:
+        shown = ", ".join([repr(name) for name in outside])
+        raise ValueError(f"{index}: a shard must be in the same folder, got {shown}")
+
+    missing = [name for name in names if not (index.parent / name).is_file()]
+    if missing:
         what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
         raise FileNotFoundError(f"{index.parent}: {what}: {first_few(missing)}")
     return [index.parent / name for name in names]
@@ -109,17 +124,37 @@ def read_file(file: Path) -> list[Tensor]:
         start = opened.read(40)
     if start.startswith(b"version https://git-lfs"):
         raise ValueError(f"{file} must be weights, got a Git LFS pointer: `git lfs pull` gets them")
-    readers = dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), torch_file.tensors_of)
-    readers[".h5"] = tf_weights.tensors_of
-    return readers.get(file.suffix, _safetensors)(file)
+
+    if file.suffix == ".h5":
+        return tf_weights.tensors_of(file)
+    if file.suffix in (".bin", ".pt", ".pth", ".ckpt"):
+        return torch_file.tensors_of(file)
+    return _safetensors(file)
 
 
 def _safetensors(file: Path) -> list[Tensor]:
+    header, start_of_data = _read_header(file)
+    header.pop("__metadata__", None)
+    bounds.check_count(file, len(header))
+
+    tensors = []
+    for name, entry in sorted(js.check(header, _HEADER, str(file)).items()):
+        dtype = entry["dtype"]
+        shape = tuple(entry["shape"])
+        start = start_of_data + entry["data_offsets"][0]
+        read = partial(_map_tensor, file, dtype, shape, start)
+        tensors.append(Tensor(name, shape, dtype, read))
+    return tensors
+
+
+def _read_header(file: Path) -> tuple[dict, int]:
+    """Return a safetensors file's header, and the position where the numbers begin."""
     from safetensors import SafetensorError, safe_open
 
+    length = file.stat().st_size
     with open(file, "rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
-        if bounds.HEADER < size < file.stat().st_size:  # beyond the file's end, the library says it
+        if bounds.HEADER < size < length:  # beyond the file's end, the library says it
             raise ValueError(
                 f"{file} must have a header of at most {bounds.HEADER:,} bytes, got one of {size:,}"
             )
@@ -127,20 +162,11 @@ def _safetensors(file: Path) -> list[Tensor]:
             with safe_open(file, framework="numpy"):  # the library checks the header
                 pass
         except SafetensorError as error:
-            length = f"{file.stat().st_size:,} bytes"
             raise ValueError(
-                f"{file} must be a whole safetensors file, got: {error} ({length})"
+                f"{file} must be a whole safetensors file, got: {error} ({length:,} bytes)"
             ) from None
         header = js.parse(opened.read(size), js.OBJECT, str(file))
-    header.pop("__metadata__", None)
-    bounds.check_count(file, len(header))
-    tensors = []
-    for name, entry in sorted(js.check(header, _HEADER, str(file)).items()):
-        dtype, shape = entry["dtype"], tuple(entry["shape"])
-        start = 8 + size + entry["data_offsets"][0]
-        read = partial(_map_tensor, file, dtype, shape, start)
-        tensors.append(Tensor(name, shape, dtype, read))
-    return tensors
+    return header, 8 + size
 
 
 def _map_tensor(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> np.ndarray:
