@@ -118,8 +118,8 @@ def answer(
     def encode(part: slice) -> list[list[Window]]:
         examples = encode_squad(records[part], bert.tokenizer, longest(bert), stride=stride)
         windows: list[list[Window]] = [[] for _ in records[part]]
-        rows = zip(examples.ids, examples.segment_ids, examples.notes, strict=True)
-        for ids, segment_ids, note in rows:
+        columns = zip(examples.ids, examples.segment_ids, examples.notes, strict=True)
+        for ids, segment_ids, note in columns:
             windows[note.record].append(Window(ids, segment_ids, note))
         return windows
 

@@ -43,9 +43,7 @@ def encode_squad(
     truncated. A warning counts either.
     """
     questions = _encode_plainly(tokenizer, [record.question for record in records])
-    texts = list(dict.fromkeys(record.context for record in records))
-    contexts = dict(zip(texts, _encode_plainly(tokenizer, texts), strict=True))
-
+    contexts = _encode_contexts(tokenizer, records)
     ids, segments, starts, ends, notes = [], [], [], [], []
     dropped = 0
     for number, (record, question) in enumerate(zip(records, questions, strict=True)):
@@ -75,6 +73,12 @@ def encode_squad(
 def _encode_plainly(tokenizer, texts: Sequence[str]) -> Sequence[Encoding]:
     """Encode texts without [CLS] and [SEP]."""
     return tokenizer.encode_batch(texts, add_special_tokens=False).encodings
+
+
+def _encode_contexts(tokenizer, records: Sequence[Question]) -> dict[str, Encoding]:
+    """Encode each different context once."""
+    texts = list(dict.fromkeys(record.context for record in records))
+    return dict(zip(texts, _encode_plainly(tokenizer, texts), strict=True))
 
 
 def _check_room(record: Question, num_tokens: int, width: int) -> None:

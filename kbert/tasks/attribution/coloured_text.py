@@ -132,13 +132,13 @@ def _write_figure(notes: list[str], texts: list[list[Span]], table: str) -> str:
     legend = f"{_write_legend(BLUE, 'for')} {_write_legend(ORANGE, 'against')}"
     caption = "<br>".join(_escape(note) for note in notes)
     tokens = [span for span in itertools.chain.from_iterable(texts) if span.tokens]
-    rows = "\n".join(_write_row(span) for span in tokens)
+    body = "\n".join(_write_row(span) for span in tokens)
     return (
         f'<figure style="{_FIGURE}">\n{paragraphs}\n'
         f'<figcaption style="{_NOTES}">{legend}<br>{caption}'
         f"</figcaption>\n<details {table}><summary>Every token's score</summary>\n"
         '<table style="border-spacing: 0; line-height: 1.6"><tbody>\n'
-        f"{rows}\n</tbody></table>\n</details>\n</figure>"
+        f"{body}\n</tbody></table>\n</details>\n</figure>"
     )
 
 

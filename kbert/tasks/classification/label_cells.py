@@ -69,8 +69,8 @@ def split_cells(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
 
 def split_text(text: str) -> list[str]:
     """Return the labels in a text, whatever separates them, to tell a header from an example."""
-    parts = re.split(r"[,|;\n]", text.strip("[](){} "))
-    labels = [part.strip(" '\"") for part in parts]
+    pieces = re.split(r"[,|;\n]", text.strip("[](){} "))
+    labels = [piece.strip(" '\"") for piece in pieces]
     return [label for label in labels if label]
 
 

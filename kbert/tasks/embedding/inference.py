@@ -246,12 +246,12 @@ def check_finite(embeddings: np.ndarray, name: str) -> None:
     if not bad.size:
         return
 
-    rows = ", ".join(str(row) for row in bad[:10])
+    indices = ", ".join(str(index) for index in bad[:10])
     if bad.size > 10:
-        rows += ", …"
+        indices += ", …"
     raise ValueError(
         f"{name} must be finite, got NaN or infinity in {bad.size} of {len(embeddings)} rows, "
-        f"counted from 0: {rows}"
+        f"counted from 0: {indices}"
     )
 
 

@@ -93,7 +93,7 @@ def tag(
 
     spans: list[list[Span]] = list(known_spans or [[]] * len(texts))
 
-    def encode_words(part: slice) -> list[list[Window]]:
+    def encode_windows(part: slice) -> list[list[Window]]:
         """Return windows of texts whose words are known, as in training."""
         encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
         pairs = zip(encodings, spans[part], strict=True)
@@ -108,7 +108,7 @@ def tag(
             windows.append([window])
         return windows
 
-    encode = encode_texts if known_spans is None else encode_words
+    encode = encode_texts if known_spans is None else encode_windows
     function = get_output_function(bert, [names.TOKEN_CLASSIFIER], precision)
     labels = label_names(bert, bert.spec.num_labels)
     results: list[list[Word]] = [[] for _ in texts]

@@ -85,13 +85,13 @@ def find_spans(text: str, punctuation: str) -> list[Span]:
 
 def read_words(encoding: Encoding) -> tuple[list[Span], Window]:
     """Return the spans of the tokenizer's own words, and the whole encoding as their window."""
-    tokens_of_words: dict[int, list[int]] = {}
+    tokens_by_word: dict[int, list[int]] = {}
     for token, word in enumerate(encoding.word_ids):
         if word is not None:
-            tokens_of_words.setdefault(word, []).append(token)
+            tokens_by_word.setdefault(word, []).append(token)
 
     spans, first_tokens = [], []
-    for tokens in tokens_of_words.values():
+    for tokens in tokens_by_word.values():
         start, _ = encoding.offsets[tokens[0]]
         _, end = encoding.offsets[tokens[-1]]
         spans.append((start, end))
@@ -114,14 +114,14 @@ def split_windows(
     width = max_length - 2
     ranges = windows(len(encoding), width, width // 2)
     ends = [end for _, end in ranges]
-    words_of_windows: list[list[int]] = [[] for _ in ranges]
+    assigned: list[list[int]] = [[] for _ in ranges]
     for word, token in first_tokens.items():
         window = bisect.bisect_right(ends, token)  # the first one with this token, of up to three
         best = _choose_window(token, ranges[window : window + 4])
-        words_of_windows[window + best].append(word)
+        assigned[window + best].append(word)
 
     split = []
-    for (start, end), words in zip(ranges, words_of_windows, strict=True):
+    for (start, end), words in zip(ranges, assigned, strict=True):
         ids = [tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id]
         tokens = tuple(first_tokens[word] - start + 1 for word in words)
         split.append(Window(ids, tuple(words), tokens))
