@@ -105,7 +105,8 @@ def require_head_of(source: str, task: str, head: str, actual: str) -> None:
 def require_trained(bert: Bert, task: str, layers: Sequence[str], head: str | None = None) -> None:
     """Raise a ValueError for newly initialized layers; the message says the way to `head`."""
     untrained = untrained_weights.find_untrained(bert)
-    if lacking := [layer for layer in layers if layer in untrained]:
+    lacking = [layer for layer in layers if layer in untrained]
+    if lacking:
         way = HEADS[head or bert.head].hint
         raise ValueError(
             f"{task} needs the weights of {', '.join(lacking)}, but they are "

@@ -39,7 +39,9 @@ class Scores:
 
     def metrics(self) -> dict[str, float]:
         """Compute the metrics of all examples."""
-        return self.compute(*self.columns, *(() if self.counts is None else (self.counts,)))
+        if self.counts is None:
+            return self.compute(*self.columns)
+        return self.compute(*self.columns, self.counts)
 
     def resample(self, rng: np.random.Generator) -> dict[str, float]:
         """Compute the metrics of as many examples, sampled with replacement."""
@@ -51,12 +53,17 @@ class Scores:
 
     def count_resamples(self) -> int:
         """Count the resamples: fewer of many examples, by their size alone, so it is repeatable."""
-        values = sum(
-            sum(map(np.size, column)) if column.dtype == object else column.size
-            for column in self.columns
-        )
+        values = sum(_count_values(column) for column in self.columns)
         count = min(RESAMPLES, _VALUES // max(1, values))
-        return count if count >= FEWEST_RESAMPLES and len(self) >= FEWEST_EXAMPLES else 0
+        if count < FEWEST_RESAMPLES or len(self) < FEWEST_EXAMPLES:
+            return 0
+        return count
+
+
+def _count_values(column: np.ndarray) -> int:
+    if column.dtype == object:
+        return sum(np.size(array) for array in column)
+    return column.size
 
 
 def find_intervals(scores: Mapping[str, Scores]) -> dict[str, tuple[float, float]]:
@@ -68,19 +75,29 @@ def find_intervals(scores: Mapping[str, Scores]) -> dict[str, tuple[float, float
     of the metrics' names, mostly "" alone.
     """
     intervals: dict[str, tuple[float, float]] = {}
-    for suffix, one in scores.items():
+    for suffix, metric_scores in scores.items():
         rng = np.random.default_rng(0)
         samples: dict[str, list[float]] = {}
-        for _ in range(one.count_resamples()):
-            for name, value in one.resample(rng).items():
+        for _ in range(metric_scores.count_resamples()):
+            for name, value in metric_scores.resample(rng).items():
                 samples.setdefault(name + suffix, []).append(value)
+
         for name, values in samples.items():
-            if not np.isfinite(values).all():
-                continue
-            low, high = map(float, np.percentile(values, _PERCENTILES))
-            if low < high:
-                intervals[name] = low, high
-            elif name.startswith(_PROPORTIONS) and low in (0, 1):
-                width = _Z**2 / (len(one) + _Z**2)  # Wilson's interval of a proportion of 0 or 1
-                intervals[name] = (1 - width, 1.0) if low else (0.0, width)
+            interval = _find_interval(name, values, len(metric_scores))
+            if interval is not None:
+                intervals[name] = interval
     return intervals
+
+
+def _find_interval(name: str, values: list[float], count: int) -> tuple[float, float] | None:
+    """Return the interval of a metric of `count` examples by its resampled values; None: none."""
+    if not np.isfinite(values).all():
+        return None
+    low, high = np.percentile(values, _PERCENTILES).tolist()
+    if low < high:
+        return low, high
+
+    if name.startswith(_PROPORTIONS) and low in (0, 1):
+        width = _Z**2 / (count + _Z**2)  # Wilson's interval of a proportion of 0 or 1
+        return (1 - width, 1.0) if low else (0.0, width)
+    return None

@@ -64,13 +64,15 @@ def warn_of_constant(**columns: np.ndarray) -> None:
         if np.ptp(numbers) == 0:
             _logger.warning(
                 "all %d %s are %g: the correlation is undefined, 0 is returned",
-                *(len(numbers), name, numbers[0]),
+                len(numbers),
+                name,
+                numbers[0],
             )
 
 
 def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
     """Return the correlation of numbers, (N,) each; 0 if one is constant: undefined."""
-    gold, predicted = (np.asarray(numbers, np.float64) for numbers in (gold, predicted))
+    gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
     gold, predicted = gold - gold.mean(), predicted - predicted.mean()
     scale = np.sqrt((gold**2).sum() * (predicted**2).sum())
     return float((gold * predicted).sum() / scale) if scale > 0 else 0.0
@@ -124,8 +126,10 @@ def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
     continues the entity before it if that has its type and has not ended with E or S; else it
     begins a new one.
     """
-    results, begin = set(), 0
-    tags = [("O", ""), *((label[0], label[2:]) for label in labels), ("O", "")]
+    results = set()
+    begin = 0
+    inside = [(label[0], label[2:]) for label in labels]
+    tags = [("O", ""), *inside, ("O", "")]
     for index, (before, tag) in enumerate(itertools.pairwise(tags)):
         if before[0] in "BI" and tag[0] in "IE" and before[1] == tag[1]:
             continue
@@ -141,24 +145,24 @@ def count_entities(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     for expected, answer in zip(gold, predicted, strict=True):
         if len(expected) != len(answer):
             raise ValueError(f"expected {len(expected)} labels for a sentence, got {len(answer)}")
-        a, b = entities(expected), entities(answer)
-        counts.append((len(a & b), len(a), len(b)))
+        expected_entities, found = entities(expected), entities(answer)
+        counts.append((len(expected_entities & found), len(expected_entities), len(found)))
     return np.array(counts)
 
 
 def entity_scores(counts: np.ndarray) -> dict[str, float]:
     """Return precision, recall and f1 of `count_entities`' entities, seqeval's micro average."""
     correct, expected, predicted = counts.sum(0).tolist()
-    return {
-        "precision": correct / predicted if predicted else 0.0,
-        "recall": correct / expected if expected else 0.0,
-        "f1": _compute_f1(correct, expected, predicted),
-    }
+    precision = correct / predicted if predicted else 0.0
+    recall = correct / expected if expected else 0.0
+    f1 = _compute_f1(correct, expected, predicted)
+    return {"precision": precision, "recall": recall, "f1": f1}
 
 
 def normalize_answer(text: str) -> str:
     """Normalize as SQuAD does: lowercase, no ASCII punctuation, no articles, single spaces."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    text = text.lower().translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", text).split())
 
 
 def answer_scores(answers: Sequence[str], predicted: str) -> tuple[float, float]:
@@ -183,8 +187,9 @@ def compare_answers(
     scores = np.array([answer_scores(*pair) for pair in zip(answers, predicted, strict=True)])
     if odds is None:
         return (scores,)
-    columns = (np.array([bool(one) for one in column]) for column in (answers, predicted))
-    return scores, np.asarray(odds), *columns
+    has_answer = np.array([bool(texts) for texts in answers])
+    has_text = np.array([bool(text) for text in predicted])
+    return scores, np.asarray(odds), has_answer, has_text
 
 
 def compute_squad(
@@ -200,22 +205,37 @@ def compute_squad(
     as SQuAD 2.0's evaluation finds it (0.0 if no answer at all is best).
     """
     if odds is None or has_answer is None or has_text is None:
-        return dict(zip(("exact_match", "f1"), map(float, raw.mean(0)), strict=True))
+        return _average_scores(raw, "exact_match", "f1")
+
     scores = np.where(odds[:, None] > 0, ~has_answer[:, None], raw)
-    metrics = dict(zip(("exact_match", "f1"), scores.mean(0), strict=True))
-    for name, subset in (("HasAns", has_answer), ("NoAns", ~has_answer)):
-        if subset.any():
-            names = (f"{name}_exact", f"{name}_f1")
-            metrics |= dict(zip(names, scores[subset].mean(0), strict=True))
-    order = np.argsort(odds, kind="stable")
+    metrics = _average_scores(scores, "exact_match", "f1")
+    if has_answer.any():
+        metrics |= _average_scores(scores[has_answer], "HasAns_exact", "HasAns_f1")
+    if not has_answer.all():
+        metrics |= _average_scores(scores[~has_answer], "NoAns_exact", "NoAns_f1")
     for name, column in (("best_exact", raw[:, 0]), ("best_f1", raw[:, 1])):
-        # the score of a question with its answer − its score without
-        gain = np.where(has_answer, column, -has_text.astype(float))
-        totals = np.cumsum(np.concatenate([[(~has_answer).sum()], gain[order]]))
-        best = int(totals.argmax())  # the first of equals
-        metrics[name] = totals[best] / len(gain)
-        metrics[f"{name}_thresh"] = odds[order[best - 1]] if best else 0.0
-    return {name: float(value) for name, value in metrics.items()}
+        best, threshold = _find_threshold(column, odds, has_answer, has_text)
+        metrics |= {name: best, f"{name}_thresh": threshold}
+    return metrics
+
+
+def _average_scores(scores: np.ndarray, *names: str) -> dict[str, float]:
+    """Return the mean of each column, by its name."""
+    return dict(zip(names, scores.mean(0).tolist(), strict=True))
+
+
+def _find_threshold(
+    scores: np.ndarray, odds: np.ndarray, has_answer: np.ndarray, has_text: np.ndarray
+) -> tuple[float, float]:
+    """Return the best mean score, and the odds above which there is no answer then."""
+    order = np.argsort(odds, kind="stable")
+    # the score of a question with its answer − its score without
+    gain = np.where(has_answer, scores, -has_text.astype(float))
+    without_answers = (~has_answer).sum()
+    totals = np.cumsum(np.concatenate([[without_answers], gain[order]]))
+    best = int(totals.argmax())  # the first of equals
+    threshold = odds[order[best - 1]] if best else 0.0
+    return float(totals[best] / len(gain)), float(threshold)
 
 
 def _compare_tokens(answer: str, predicted: str) -> float:

@@ -30,7 +30,7 @@ def draw_figure(path: Path, font_size: float = 10.0, most_pixels: int | None = N
         "svg.hashsalt": "kbert",
         "svg.fonttype": "none" if kind == "svg" else "path",
     }
-    no_date = {} if kind == "png" else {"Date" if kind == "svg" else "CreationDate": None}
+    no_date = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
         figure = Figure()
@@ -40,5 +40,5 @@ def draw_figure(path: Path, font_size: float = 10.0, most_pixels: int | None = N
         if most_pixels is not None:
             dpi = min(dpi, most_pixels / max(figure.get_size_inches()))
         file = io.BytesIO()
-        figure.savefig(file, format=kind, dpi=dpi, metadata=no_date)
+        figure.savefig(file, format=kind, dpi=dpi, metadata=no_date[kind])
     write_atomically(path, mark_picture(file.getvalue(), path.suffix.lower()))

@@ -146,10 +146,11 @@ def resume(
     run_request: ModuleType = finetuning if is_finetuning else pretraining
     run_options = collect(RunOptions, arguments)
     moved = {name: arguments[name] for name in run_request.MOVABLE}
-    others = {"folder", *moved, *list_fields(RunOptions)}
-    settings = {
-        name: value for name, value in arguments.items() if name not in others and value is not None
-    }
+    no_settings = {"folder", *moved, *list_fields(RunOptions)}
+    settings = {}
+    for name, value in arguments.items():
+        if name not in no_settings and value is not None:
+            settings[name] = value
     settings = read_settings(settings)
 
     if run_options.keep_checkpoints is not None:

@@ -70,12 +70,13 @@ def list_texts(
     first, is_single = listed(texts, name, pair_name)
     if pairs is None and optional:
         return first, None, is_single
+
     second, also_single = listed(pairs, pair_name)
     if is_single != also_single:
-        kinds = ["a str" if single else "a list" for single in (is_single, also_single)]
+        kind, pair_kind = ("a str", "a list") if is_single else ("a list", "a str")
         raise ValueError(
-            f"{name} and {pair_name} must both be a str or both a list, got {kinds[0]} and "
-            f"{kinds[1]}: give two texts, or two lists"
+            f"{name} and {pair_name} must both be a str or both a list, got {kind} and "
+            f"{pair_kind}: give two texts, or two lists"
         )
     if len(first) != len(second):
         raise ValueError(f"{pair_name} must be as many as {name}, {len(first)}, got {len(second)}")
@@ -102,18 +103,29 @@ def get_function(
         model = bert.model if precision is None else cast(bert, precision.removeprefix("mixed_"))
         functions = _functions.setdefault(model, {})
         if key not in functions:
-            function = functions[key] = compile_model(build(model))
-            if model is not bert.model:
-                functions[key] = lambda *ids: [np.asarray(x, "float32") for x in function(*ids)]
+            function = compile_model(build(model))
+            is_copy = model is not bert.model
+            functions[key] = _convert_outputs(function) if is_copy else function
         return functions[key]
+
+
+def _convert_outputs(function: Callable) -> Callable:
+    """Return a compiled function with float32 outputs."""
+
+    def compute(*ids):
+        return [np.asarray(output, "float32") for output in function(*ids)]
+
+    return compute
 
 
 def cast(bert: Bert, dtype: str) -> keras.Model:
     """Return the model's copy in a dtype; the model itself if all of it has that dtype."""
     check_process()
     layers = [layer for layer in bert.model.layers if layer.weights]
-    weights = {weight.dtype for layer in layers for weight in layer.weights}
-    if weights == {layer.compute_dtype for layer in layers} == {dtype}:
+    dtypes = {layer.compute_dtype for layer in layers}
+    for layer in layers:
+        dtypes |= {weight.dtype for weight in layer.weights}
+    if dtypes == {dtype}:
         return bert.model
     transfer.check_whole(bert.model, bert.spec)
     return cast_model(bert.model, bert.spec, dtype)
@@ -213,24 +225,30 @@ def run_windows(
     text of a slice, one or more, with `ids`, `segment_ids` and `truncated`; a warning counts those
     that are. `function` is from `get_function`.
     """
+    total = len(columns[0])
     truncated: list[int] = []  # their lengths
-    with progress_bar(len(columns[0]), " texts", progress) as bar:
+    with progress_bar(total, " texts", progress) as bar:
         for part in split_by_size(*columns, most=CHUNK):
-            windows = encode(part)
-            truncated += [len(one.ids) for each in windows for one in each if one.truncated]
-            owners = [(text, n) for text, each in enumerate(windows) for n in range(len(each))]
-            sequences = [(one.ids, one.segment_ids) for each in windows for one in each]
-            outputs: list[list] = [[None] * len(each) for each in windows]
-            missing = list(map(len, windows))
+            windows_by_text = encode(part)
+            owners, sequences = [], []
+            for text, windows in enumerate(windows_by_text):
+                for n, window in enumerate(windows):
+                    owners.append((text, n))
+                    sequences.append((window.ids, window.segment_ids))
+                    if window.truncated:
+                        truncated.append(len(window.ids))
+
+            outputs: list[list] = [[None] * len(windows) for windows in windows_by_text]
+            missing = [len(windows) for windows in windows_by_text]
             for index, arrays in run_sequences(bert, function, sequences, batch_size):
                 text, n = owners[index]
                 outputs[text][n] = arrays
                 missing[text] -= 1
                 if not missing[text]:
-                    yield part.start + text, windows[text], outputs[text]
+                    yield part.start + text, windows_by_text[text], outputs[text]
                     outputs[text] = []  # they may be large
                     bar.update()
-    warn_of_truncated(task, len(truncated), len(columns[0]), max(truncated, default=0))
+    warn_of_truncated(task, len(truncated), total, max(truncated, default=0))
 
 
 def run_sequences(
@@ -245,12 +263,16 @@ def run_sequences(
     """
     batch_size = require_positive("batch_size", batch_size)
     check_ids(bert, (ids for ids, _ in sequences))
+
+    def count_for(count: int) -> int:
+        return _pad_count(count, batch_size)
+
     batches = batches_by_length(
         sequences,
         batch_size,
         pad_id=bert.config.pad_token_id,
         length_for=lambda tokens: pad_length(bert, tokens),
-        count_for=lambda count: _pad_count(count, batch_size),
+        count_for=count_for,
         longest_first=True,
     )
     for indices, outputs in _compute_batches(function, batches, len(sequences) > batch_size):
@@ -265,8 +287,10 @@ def _compute_batches(function: Callable, batches: Iterator, several: bool) -> It
     texts do, the other has the rest. The numbers are the same.
     """
     if not several or keras.backend.backend() != "tensorflow":
-        yield from ((indices, function(*ids)) for indices, *ids in batches)
+        for indices, *ids in batches:
+            yield indices, function(*ids)
         return
+
     with ThreadPoolExecutor(2) as pool:
         running: deque = deque()
         for indices, *ids in batches:
@@ -293,9 +317,15 @@ def compile_model(model: keras.Model) -> Callable:
     count = len(model.inputs)  # one where there are no segments
     if keras.backend.backend() == "jax":
         forward = compile_forward(model)
-        return lambda *ids: [np.asarray(x) for x in keras.tree.flatten(forward(list(ids[:count])))]
+
+        def compute_by_jax(*ids):
+            outputs = forward(list(ids[:count]))
+            return [np.asarray(output) for output in keras.tree.flatten(outputs)]
+
+        return compute_by_jax
     if keras.backend.backend() != "tensorflow":
         return lambda *ids: keras.tree.flatten(model.predict_on_batch(list(ids[:count])))
+
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 
     traced = tf.function(
@@ -305,9 +335,13 @@ def compile_model(model: keras.Model) -> Callable:
     )
     # The concrete function: TensorFlow warns of retracing where one process opens five models.
     concrete = traced.get_concrete_function()
-    return lambda *ids: [
-        value.numpy() for value in keras.tree.flatten(concrete(*map(tf.constant, ids[:count])))
-    ]
+
+    def compute_by_tensorflow(*ids):
+        tensors = [tf.constant(array) for array in ids[:count]]
+        outputs = concrete(*tensors)
+        return [output.numpy() for output in keras.tree.flatten(outputs)]
+
+    return compute_by_tensorflow
 
 
 def pad_length(bert: Bert, tokens: int) -> int:

@@ -1,6 +1,5 @@
 """Question answering: the answer to a question as a span of a context."""
 
-import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -107,26 +106,21 @@ def answer(
         ValueError: a question that leaves no space for the context; a context without a token; a
             model with another head or a newly initialized one; something that is not text.
     """
-    texts = list_texts(bert, "answer", question, context, "question", "context", optional=False)
-    questions, contexts, is_single = texts
+    questions, contexts, is_single = list_texts(
+        bert, "answer", question, context, "question", "context", optional=False
+    )
     require_positive("stride", stride)
     require_positive("max_answer_tokens", max_answer_tokens)
-    threshold = no_answer_threshold
-    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if threshold is not None and (not is_number or math.isnan(threshold)):
-        raise ValueError(f"no_answer_threshold must be a number or None, got {threshold!r}")
+    _check_threshold(no_answer_threshold)
     require_head(bert, "answer", "qa", [names.SPAN])
-    records = [
-        Question("", *pair, (), "answer" if is_single else f"answer, question[{n}]")
-        for n, pair in enumerate(zip(questions, contexts, strict=True))
-    ]
+    records = _make_records(questions, contexts, is_single)
 
     def encode(part: slice) -> list[list[Window]]:
         examples = encode_squad(records[part], bert.tokenizer, longest(bert), stride=stride)
         windows: list[list[Window]] = [[] for _ in records[part]]
-        rows = zip(examples.ids, examples.segment_ids, examples.notes, strict=True)
-        for window in itertools.starmap(Window, rows):
-            windows[window.note.record].append(window)
+        columns = zip(examples.ids, examples.segment_ids, examples.notes, strict=True)
+        for ids, segment_ids, note in columns:
+            windows[note.record].append(Window(ids, segment_ids, note))
         return windows
 
     function = get_output_function(bert, [names.SPAN_START, names.SPAN_END], precision)
@@ -137,23 +131,44 @@ def answer(
         notes = [window.note._replace(record=0) for window in windows]
         starts, ends = zip(*outputs, strict=True)
         (span,) = find_best_answers([records[index]], notes, starts, ends, max_answer_tokens)
-        answers[index] = _make_answer(span, notes, outputs, threshold)
+        answers[index] = _make_answer(span, notes, outputs, no_answer_threshold)
     return answers[0] if is_single else answers
+
+
+def _make_records(questions: list[str], contexts: list[str], is_single: bool) -> list[Question]:
+    records = []
+    for n, (question, context) in enumerate(zip(questions, contexts, strict=True)):
+        location = "answer" if is_single else f"answer, question[{n}]"
+        records.append(Question("", question, context, (), location))
+    return records
+
+
+def _check_threshold(threshold) -> None:
+    """Raise a ValueError for a no_answer_threshold that is neither a number nor None."""
+    if threshold is None:
+        return
+    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if not is_number or math.isnan(threshold):
+        raise ValueError(f"no_answer_threshold must be a number or None, got {threshold!r}")
 
 
 def _make_answer(
     span: Span, notes: list[ContextWindow], outputs: list, threshold: float | None
 ) -> Answer:
+    """Return the span, or no answer above the threshold, with its probability."""
     has_answer = threshold is None or span.odds <= threshold
     example = span.example if has_answer else span.null_example
+    first, last = span.tokens if has_answer else (0, 0)
+
     window = notes[example]
     tokens = list(range(window.first, window.first + len(window.offsets)))
     if threshold is not None:
-        tokens = [0, *tokens]
-    score = 1.0
-    for logits, token in zip(outputs[example], span.tokens, strict=True):
-        probabilities = softmax(logits[tokens])
-        score *= float(probabilities[tokens.index(token if has_answer else 0)])
+        tokens = [0, *tokens]  # [CLS] too
+
+    start_logits, end_logits = outputs[example]
+    start_prob = softmax(start_logits[tokens])[tokens.index(first)]
+    end_prob = softmax(end_logits[tokens])[tokens.index(last)]
+    score = float(start_prob) * float(end_prob)
     if not has_answer:
         return Answer("", score, 0, 0, span.odds)
     return Answer(span.text, score, span.start, span.end, span.odds)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.tasks import metrics
-from kbert.tasks.answering.squad import Question
+from kbert.tasks.answering.squad import Question, list_answers
 from kbert.tasks.finetuning.dev_predictions import log_softmax, pick_worst
 from kbert.training.run.predictions import AnswerProb, PredictedExample, Predictions, TextPiece
 
@@ -21,31 +21,29 @@ def describe_answers(
     ends: Sequence[np.ndarray],
 ) -> Predictions:
     """Describe answers; `spans` are the best ones, `predicted` their texts or "" for no answer."""
-    answers = [[text for text, _ in record.answers] for record in records]
-    scores = [
-        metrics.answer_scores(right, text) for right, text in zip(answers, predicted, strict=True)
-    ]
-    f1 = np.array([score for _, score in scores])
-    probs = np.array(
-        [
-            _find_prob(span, starts, ends, bool(text))
-            for span, text in zip(spans, predicted, strict=True)
-        ]
-    )
+    answers = list_answers(records)
+    f1 = np.zeros(len(records))
+    probs = np.zeros(len(records))
+    is_exact = []
+    for number, (span, text) in enumerate(zip(spans, predicted, strict=True)):
+        exact_match, f1[number] = metrics.answer_scores(answers[number], text)
+        is_exact.append(bool(exact_match))
+        probs[number] = _find_prob(span, starts, ends, bool(text))
+
     examples = []
     for number in pick_worst(1 - f1 + 1e-3 * probs):  # of equal F1, the most confident
         record, text = records[number], predicted[number]
-        gold = tuple(dict.fromkeys(answers[number])) or (NO_ANSWER,)
-        examples.append(
-            PredictedExample(
-                record.location,
-                ((TextPiece(record.question),), _cut_context(record, spans[number], text)),
-                tuple(map(AnswerProb, gold[:3])),
-                (AnswerProb(text or NO_ANSWER, float(probs[number])),),
-                float(1 - f1[number]),
-                not scores[number][0],
-            )
+        gold = list(dict.fromkeys(answers[number])) or [NO_ANSWER]
+        example = PredictedExample(
+            record.location,
+            ((TextPiece(record.question),), _cut_context(record, spans[number], text)),
+            tuple(AnswerProb(right) for right in gold[:3]),
+            (AnswerProb(text or NO_ANSWER, float(probs[number])),),
+            float(1 - f1[number]),
+            not is_exact[number],
         )
+        examples.append(example)
+
     note = (
         "Of equal F1, the most confident answers come first. The predicted span is marked in the "
         "context; its probability is that of its start times that of its end."
@@ -57,17 +55,28 @@ def _find_prob(span, starts, ends, has_answer: bool) -> float:
     """Return the probability of a span in its window, or of no answer in the window for it."""
     window = span.example if has_answer else span.null_example
     first, last = span.tokens if has_answer else (0, 0)
-    return float(np.exp(log_softmax(starts[window])[first] + log_softmax(ends[window])[last]))
+    log_prob = log_softmax(starts[window])[first] + log_softmax(ends[window])[last]
+    return float(np.exp(log_prob))
 
 
 def _cut_context(record: Question, span, predicted: str) -> tuple[TextPiece, ...]:
     """Return the context around the predicted span, or around the right one, in pieces."""
     context = record.context
-    start, end = (span.start, span.end) if predicted else (0, 0)
-    if not predicted and record.answers:
+    start = end = 0
+    if predicted:
+        start, end = span.start, span.end
+    elif record.answers:
         start = end = record.answers[0][1]
-    left, right = max(0, start - _AROUND), min(len(context), end + _AROUND)
-    before = ("…" if left else "") + context[left:start]
-    after = context[end:right] + ("…" if right < len(context) else "")
-    marked = [TextPiece(context[start:end], "predicted")] if start < end else []
-    return (TextPiece(before), *marked, TextPiece(after))
+
+    left = max(0, start - _AROUND)
+    right = min(len(context), end + _AROUND)
+    before = context[left:start]
+    if left:
+        before = "…" + before
+    after = context[end:right]
+    if right < len(context):
+        after += "…"
+
+    if start == end:
+        return TextPiece(before), TextPiece(after)
+    return TextPiece(before), TextPiece(context[start:end], "predicted"), TextPiece(after)

@@ -1,6 +1,7 @@
 """Questions with a context and the answers in it: SQuAD's files, and rows in memory."""
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kbert.data.labelled import in_memory
@@ -38,6 +39,14 @@ def read_questions(data, name: str = "data", options: ColumnOptions = NO_OPTIONS
     return read_squad(data, options)
 
 
+def list_answers(records: Iterable[Question]) -> list[list[str]]:
+    """Return the texts of each question's right answers."""
+    answers = []
+    for record in records:
+        answers.append([text for text, _ in record.answers])
+    return answers
+
+
 def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> list[Question]:
     """Read the questions of a SQuAD 1.1 or 2.0 file; without columns, `options` must name none.
 
@@ -64,9 +73,10 @@ def take_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list
     missing; or one of SQuAD's articles. The dict of a whole SQuAD file is taken too. The options
     name the columns of the question (text), the context (text_pair) and the answers (label).
     """
-    renamed = {options.text: "question", options.text_pair: "context", options.label: "answers"}
     if isinstance(data, dict) and isinstance(data.get("data"), list):
         return _read_articles(data["data"], name)
+
+    renamed = {options.text: "question", options.text_pair: "context", options.label: "answers"}
     questions = []
     for location, row in in_memory.iterate_records(data, name):
         if isinstance(row, Question):
@@ -89,25 +99,33 @@ def _convert_row(row: dict, location: str) -> dict:
     """Convert a row of `datasets` to a question of SQuAD's files."""
     answers = row.get("answers")
     if isinstance(answers, dict):
-        texts, starts = (
-            column if isinstance(column, list) else [column]
-            for column in (answers.get("text"), answers.get("answer_start"))
-        )
-        if len(texts) != len(starts):
-            raise ValueError(
-                f"{location}: {len(texts)} answers but {len(starts)} answer_start: "
-                "give each text its start"
-            )
-        pairs = zip(texts, starts, strict=True)
-        answers = [{"text": text, "answer_start": start} for text, start in pairs]
+        answers = _convert_answers(answers, location)
     return {"id": location, "is_impossible": not answers} | row | {"answers": answers}
+
+
+def _convert_answers(answers: dict, location: str) -> list[dict]:
+    """Convert the answers of `datasets`, a dict of two lists, to a list of dicts."""
+    texts = _make_list(answers.get("text"))
+    starts = _make_list(answers.get("answer_start"))
+    if len(texts) != len(starts):
+        raise ValueError(
+            f"{location}: {len(texts)} answers but {len(starts)} answer_start: "
+            "give each text its start"
+        )
+    pairs = zip(texts, starts, strict=True)
+    return [{"text": text, "answer_start": start} for text, start in pairs]
+
+
+def _make_list(value) -> list:
+    return value if isinstance(value, list) else [value]
 
 
 def _read_articles(articles: list, where: str) -> list[Question]:
     questions = []
     for article in articles:
         for number, paragraph in enumerate(_get_field(article, "paragraphs", list, where), 1):
-            location = f"{where}, {str(article.get('title', 'article'))[:40]}, paragraph {number}"
+            title = str(article.get("title", "article"))[:40]
+            location = f"{where}, {title}, paragraph {number}"
             context = _get_field(paragraph, "context", str, location)
             for entry in _get_field(paragraph, "qas", list, location):
                 name = _get_field(entry, "id", (str, int), location)
@@ -118,32 +136,42 @@ def _read_articles(articles: list, where: str) -> list[Question]:
 def _read_question(entry, context: str, location: str) -> Question:
     name = str(_get_field(entry, "id", (str, int), location))
     question = _get_field(entry, "question", str, location)
-    answers = []
-    for answer in _get_field(entry, "answers", list, location):
-        text = _get_field(answer, "text", str, location)
-        start = _get_field(answer, "answer_start", int, location)
-        passage = context[max(start, 0) : max(start, 0) + len(text)]
-        if not text or start < 0 or passage != text:
-            raise ValueError(
-                f"{location}: expected the answer {text[:40]!r} at character {start} of the "
-                f"context, got {passage[:40]!r}"
-            )
-        answers.append((text, start))
-    impossible = entry.get("is_impossible", False)
-    if impossible and answers:
+    answers = [
+        _read_answer(answer, context, location)
+        for answer in _get_field(entry, "answers", list, location)
+    ]
+
+    is_impossible = entry.get("is_impossible", False)
+    if is_impossible and answers:
         raise ValueError(
             f"{location}: expected no answers, as is_impossible is true, got {len(answers)}"
         )
-    if not answers and not impossible:
+    if not answers and not is_impossible:
         raise ValueError(f"{location}: expected an answer, got none: add one or is_impossible")
     return Question(name, question, context, tuple(answers), location)
+
+
+def _read_answer(answer, context: str, location: str) -> tuple[str, int]:
+    """Return an answer's text and its offset in the context, which must have it there."""
+    text = _get_field(answer, "text", str, location)
+    start = _get_field(answer, "answer_start", int, location)
+    first = max(start, 0)
+    passage = context[first : first + len(text)]
+    if not text or start < 0 or passage != text:
+        raise ValueError(
+            f"{location}: expected the answer {text[:40]!r} at character {start} of the "
+            f"context, got {passage[:40]!r}"
+        )
+    return text, start
 
 
 def _get_field(entry, name: str, kind, location: str):
     """Return a dict's text or number; a ValueError if it has none."""
     value = entry.get(name) if isinstance(entry, dict) else None
-    if not isinstance(value, kind) or isinstance(value, bool):
-        names = {list: "a list, as in SQuAD", int: "a whole number"}
-        problem = "but there is none" if value is None else f"got {value!r:.60}"
-        raise ValueError(f'{location}: "{name}" must be {names.get(kind, "a text")}, {problem}')
-    return value
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+
+    kinds = {list: "a list, as in SQuAD", int: "a whole number"}
+    expected = kinds.get(kind, "a text")
+    problem = "but there is none" if value is None else f"got {value!r:.60}"
+    raise ValueError(f'{location}: "{name}" must be {expected}, {problem}')

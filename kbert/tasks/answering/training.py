@@ -8,11 +8,12 @@ import numpy as np
 
 from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.padding import windows
+from kbert.data.tokenization.encodings import Encoding
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.io.wording import data_of
 from kbert.tasks import metrics
 from kbert.tasks.answering.predictions import describe_answers
-from kbert.tasks.answering.squad import Question, read_questions
+from kbert.tasks.answering.squad import Question, list_answers, read_questions
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.intervals import Scores
 from kbert.training.run.predictions import Baseline, Predictions
@@ -41,55 +42,100 @@ def encode_squad(
     if the tokenizer drops the whole answer. Questions of more than _LONGEST_QUESTION tokens are
     truncated. A warning counts either.
     """
-    plain = {"add_special_tokens": False}
-    questions = tokenizer.encode_batch([record.question for record in records], **plain).encodings
-    texts = list(dict.fromkeys(record.context for record in records))
-    encodings = tokenizer.encode_batch(texts, **plain).encodings
-    contexts = dict(zip(texts, encodings, strict=True))
-    examples, dropped = [], 0
+    questions = _encode_plainly(tokenizer, [record.question for record in records])
+    contexts = _encode_contexts(tokenizer, records)
+    ids, segments, starts, ends, notes = [], [], [], [], []
+    dropped = 0
     for number, (record, question) in enumerate(zip(records, questions, strict=True)):
         first = [tokenizer.cls_id, *question.ids[:_LONGEST_QUESTION], *tokenizer.between_ids]
         context = contexts[record.context]
+        width = max_length - len(first) - 1  # without the last [SEP]
+        _check_room(record, len(context), width)
+
         span = _find_tokens(record.answers, context.offsets)
-        no_token = bool(record.answers) and span is None
-        dropped += no_token
-        width = max_length - len(first) - 1
-        if not len(context):
-            raise ValueError(f"{record.location}: the context must have a token, got none")
-        if width < 1:
-            raise ValueError(
-                f"{record.location}: the question must leave room for a token of the context, but "
-                f"it is {1 - width} tokens too long: cut it, or take a greater max_length"
-            )
+        is_dropped = bool(record.answers) and span is None
+        dropped += is_dropped
         for start, end in windows(len(context), width, min(stride, width // 2)):
-            begin = last = IGNORED if no_token else 0
-            if span is not None and start <= span[0] and span[1] < end:
-                begin, last = (len(first) + n - start for n in span)
-            ids = [*first, *context.ids[start:end], tokenizer.sep_id]
-            segments = [0] * len(first) + [tokenizer.second_segment] * (end - start + 1)
-            note = ContextWindow(number, len(first), context.offsets[start:end])
-            examples.append((ids, segments, begin, last, note))
-    if truncated := sum(len(question) > _LONGEST_QUESTION for question in questions):
+            begin = last = IGNORED
+            if not is_dropped:
+                begin, last = _label_window(span, start, end, len(first))
+            starts.append(begin)
+            ends.append(last)
+            ids.append([*first, *context.ids[start:end], tokenizer.sep_id])
+            second_length = end - start + 1  # with [SEP]
+            segments.append([0] * len(first) + [tokenizer.second_segment] * second_length)
+            notes.append(ContextWindow(number, len(first), context.offsets[start:end]))
+
+    _warn_of_losses(records, questions, dropped)
+    return Examples(ids, segments, {SPAN_START: starts, SPAN_END: ends}, notes)
+
+
+def _encode_plainly(tokenizer, texts: Sequence[str]) -> Sequence[Encoding]:
+    """Encode texts without [CLS] and [SEP]."""
+    return tokenizer.encode_batch(texts, add_special_tokens=False).encodings
+
+
+def _encode_contexts(tokenizer, records: Sequence[Question]) -> dict[str, Encoding]:
+    """Encode each different context once."""
+    texts = list(dict.fromkeys(record.context for record in records))
+    return dict(zip(texts, _encode_plainly(tokenizer, texts), strict=True))
+
+
+def _check_room(record: Question, num_tokens: int, width: int) -> None:
+    """Raise a ValueError for a context without tokens, and for one whose windows have no width."""
+    if not num_tokens:
+        raise ValueError(f"{record.location}: the context must have a token, got none")
+    if width < 1:
+        raise ValueError(
+            f"{record.location}: the question must leave room for a token of the context, but "
+            f"it is {1 - width} tokens too long: cut it, or take a greater max_length"
+        )
+
+
+def _warn_of_losses(
+    records: Sequence[Question], questions: Sequence[Encoding], dropped: int
+) -> None:
+    """Log how many questions are truncated, and how many answers the tokenizer drops."""
+    source = data_of(records[0].location)
+    truncated = sum(len(question) > _LONGEST_QUESTION for question in questions)
+    if truncated:
         _logger.warning(
             "%s: %d of %d questions were cut to %d tokens",
-            *(data_of(records[0].location), truncated, len(questions), _LONGEST_QUESTION),
+            source,
+            truncated,
+            len(questions),
+            _LONGEST_QUESTION,
         )
     if dropped:
         _logger.warning(
-            "%s: %d of %d answers contain no token and are left out",
-            *(data_of(records[0].location), dropped, len(records)),
+            "%s: %d of %d answers contain no token and are left out", source, dropped, len(records)
         )
-    all_ids, all_segments, starts, ends, notes = map(list, zip(*examples, strict=True))
-    return Examples(all_ids, all_segments, {SPAN_START: starts, SPAN_END: ends}, notes)
 
 
 def _find_tokens(answers, offsets: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
     """Return the first and the last token of a context with characters of the first answer."""
     if not answers:
         return None
-    text, start = answers[0]
-    inside = [n for n, (a, b) in enumerate(offsets) if a < start + len(text) and b > start]
+
+    text, answer_start = answers[0]
+    answer_end = answer_start + len(text)
+    inside = []
+    for token, (start, end) in enumerate(offsets):
+        if start < answer_end and end > answer_start:
+            inside.append(token)
     return (inside[0], inside[-1]) if inside else None
+
+
+def _label_window(
+    span: tuple[int, int] | None, start: int, end: int, first: int
+) -> tuple[int, int]:
+    """Return where a window has a context's tokens `span`: [CLS], 0, where it lacks some.
+
+    The window has the context's tokens start … end − 1, from its own token `first` on.
+    """
+    if span is not None and start <= span[0] and span[1] < end:
+        return first + span[0] - start, first + span[1] - start
+    return 0, 0
 
 
 class Span(NamedTuple):
@@ -125,23 +171,41 @@ def find_best_answers(
     and `ends` are logits, float (length,), of each example; a span has at most `longest` tokens.
     """
     best: dict[int, Span] = {}
-    null: dict[int, tuple[float, int]] = {}
+    null: dict[int, tuple[float, int]] = {}  # the smallest sum at [CLS], and its example
     for example, (window, start, end) in enumerate(zip(notes, starts, ends, strict=True)):
-        tokens = slice(window.first, window.first + len(window.offsets))
-        logit, first, last = find_best_span(start[tokens], end[tokens], longest)
-        number, nothing = window.record, (float(start[0] + end[0]), example)
-        null[number] = min(nothing, null.get(number, nothing))
-        if number not in best or logit > best[number].logit:
-            a, b = window.offsets[first][0], window.offsets[last][1]
-            ends_at = window.first + first, window.first + last
-            text = records[number].context[a:b]
-            best[number] = Span(text, a, b, logit, 0.0, example, ends_at, 0)
-    return [
-        best[number]._replace(
-            odds=null[number][0] - best[number].logit, null_example=null[number][1]
-        )
-        for number in range(len(records))
-    ]
+        number = window.record
+        no_answer = float(start[0] + end[0]), example
+        null[number] = min(no_answer, null.get(number, no_answer))
+
+        span = _find_window_span(records[number].context, example, window, start, end, longest)
+        if number not in best or span.logit > best[number].logit:
+            best[number] = span
+
+    spans = []
+    for number in range(len(records)):
+        span = best[number]
+        null_logit, null_example = null[number]
+        spans.append(span._replace(odds=null_logit - span.logit, null_example=null_example))
+    return spans
+
+
+def _find_window_span(
+    context: str, example: int, window: ContextWindow, start, end, longest: int
+) -> Span:
+    """Return the best span of an example, by the logits of its tokens; the odds are unknown."""
+    tokens = slice(window.first, window.first + len(window.offsets))
+    logit, first, last = find_best_span(start[tokens], end[tokens], longest)
+    text_start, text_end = window.offsets[first][0], window.offsets[last][1]
+    return Span(
+        context[text_start:text_end],
+        text_start,
+        text_end,
+        logit,
+        odds=0.0,
+        example=example,
+        tokens=(window.first + first, window.first + last),
+        null_example=0,
+    )
 
 
 def find_best_span(start: np.ndarray, end: np.ndarray, longest: int) -> tuple[float, int, int]:
@@ -174,8 +238,10 @@ class Answering(Task):
         """exact_match and f1, SQuAD's; where a question has no answer, SQuAD 2.0's metrics too."""
         logits = outputs[SPAN_START], outputs[SPAN_END]
         spans = find_best_answers(records, examples.notes, *logits)
-        answers = [[text for text, _ in record.answers] for record in records]
-        odds = None if all(answers) else [span.odds for span in spans]
+        answers = list_answers(records)
+        odds = None
+        if not all(answers):
+            odds = [span.odds for span in spans]
         compared = metrics.compare_answers(answers, [span.text for span in spans], odds)
         return Scores(compared, metrics.compute_squad)
 
@@ -186,8 +252,7 @@ class Answering(Task):
         """
         logits = outputs[SPAN_START], outputs[SPAN_END]
         spans = find_best_answers(records, examples.notes, *logits)
-        answers = [[text for text, _ in record.answers] for record in records]
-        return answers, _choose_texts(records, spans)
+        return list_answers(records), _choose_texts(records, spans)
 
     def find_baseline(self, train, dev: Sequence[Question]) -> Baseline | None:
         """Return that of no answer at all, if some questions have none."""
@@ -205,7 +270,11 @@ class Answering(Task):
 def _choose_texts(records: Sequence[Question], spans: Sequence[Span]) -> list[str]:
     """Return the predicted answers; "" where no answer fits better, if some questions have none."""
     always = all(record.answers for record in records)
-    return [span.text if always or span.odds <= 0 else "" for span in spans]
+    texts = []
+    for span in spans:
+        has_answer = always or span.odds <= 0
+        texts.append(span.text if has_answer else "")
+    return texts
 
 
 TASK = Answering()

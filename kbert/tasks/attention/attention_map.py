@@ -92,14 +92,18 @@ class AttentionMap:
 
     def _index(self, token: int | str) -> int:
         if isinstance(token, str):
-            indices = [index for index, text in enumerate(self.tokens) if text == token]
-            if len(indices) != 1:
-                where = f"places {indices}: give the place" if indices else "none of them"
-                raise ValueError(f"token must be one of {self.tokens}, got {token!r}: {where}")
-            return indices[0]
+            return self._find(token)
         if not isinstance(token, (int, np.integer)) or not 0 <= token < len(self.tokens):
             raise ValueError(f"token must be a position 0 … {len(self.tokens) - 1}, got {token!r}")
         return int(token)
+
+    def _find(self, token: str) -> int:
+        """Return the index of a token that occurs once."""
+        indices = [index for index, text in enumerate(self.tokens) if text == token]
+        if len(indices) == 1:
+            return indices[0]
+        where = f"places {indices}: give the place" if indices else "none of them"
+        raise ValueError(f"token must be one of {self.tokens}, got {token!r}: {where}")
 
     def plot(
         self,
@@ -127,17 +131,17 @@ class AttentionMap:
         check_choice(special, SPECIAL, "special")
         path = check_new_file(path, PICTURES)
         weights, tokens = self.mean(layer, head), self.tokens
-        others = [index for index in range(len(tokens)) if index not in self.special]
-        among = weights[np.ix_(others, others)]
-        top = float(among.max()) if others and special != "whole" else None
-        if others and special == "hidden":
-            weights, tokens = among, [tokens[index] for index in others]
+        plain = [index for index in range(len(tokens)) if index not in self.special]
+        plain_weights = weights[np.ix_(plain, plain)]
+        top = None
+        if plain and special != "whole":
+            top = float(plain_weights.max())
+        if plain and special == "hidden":
+            weights, tokens = plain_weights, [tokens[index] for index in plain]
+
         layers = self.layers if layer is None else (layer,)
         heads = self.heads if head is None else (head,)
-        caption = ", ".join(
-            f"{name} {numbers[0]}" if len(numbers) == 1 else f"mean of {len(numbers)} {name}s"
-            for name, numbers in (("layer", layers), ("head", heads))
-        )
+        caption = f"{_describe_numbers('layer', layers)}, {_describe_numbers('head', heads)}"
         draw(weights, tokens, f"{self.text}\n{caption}", path, top)
         return path
 
@@ -174,14 +178,20 @@ class AttentionMap:
         check_choice(special, SPECIAL, "special")
         path = check_new_file(path, (PAGE, NUMBERS))
         if path.suffix.lower() == NUMBERS:
-            names = ("tokens", "weights", "layers", "heads", "special", "segments")
-            values = {name: getattr(self, name) for name in (*names, "queries", "keys")}
-            arrays = {name: np.asarray(it) for name, it in values.items() if it is not None}
-            with atomic_file(path) as temporary, open(temporary, "wb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
+            self._write_numbers(path)
         else:
             kbert.explore(self, path, start=self.address(layer, head, special))
         return path
+
+    def _write_numbers(self, path: Path) -> None:
+        arrays = {}
+        always = ("tokens", "weights", "layers", "heads", "special", "segments")
+        for name in (*always, "queries", "keys"):
+            value = getattr(self, name)
+            if value is not None:
+                arrays[name] = np.asarray(value)
+        with atomic_file(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
     def address(
         self, layer: int | None = None, head: int | None = None, special: str = "hidden"
@@ -191,19 +201,21 @@ class AttentionMap:
         The arguments are those of `save`.
         """
         check_choice(special, SPECIAL, "special")
-        for numbers, number, name in ((self.layers, layer, "layer"), (self.heads, head, "head")):
-            if number is not None:
-                index_of(numbers, number, name)
-        one = find_telling_head(
-            [
-                one
-                for one in self.statistics()
-                if layer in (None, one.layer) and head in (None, one.head)
-            ]
-        )
+        if layer is not None:
+            index_of(self.layers, layer, "layer")
+        if head is not None:
+            index_of(self.heads, head, "head")
+
+        candidates = []
+        for statistics in self.statistics():
+            if layer in (None, statistics.layer) and head in (None, statistics.head):
+                candidates.append(statistics)
+        shown = find_telling_head(candidates)
+
         all_special = len(self.special) == len(self.tokens)
         hides = "&special=hidden" if special == "hidden" and not all_special else ""
-        return f"{names.encoder(one.layer, names.ATTENTION)}/head-{one.head}{hides}&heads=all"
+        block = names.encoder(shown.layer, names.ATTENTION)
+        return f"{block}/head-{shown.head}{hides}&heads=all"
 
     def _repr_html_(self) -> str:
         return kbert.explore(self, start=self.address())._repr_html_()
@@ -211,3 +223,9 @@ class AttentionMap:
     def __repr__(self) -> str:
         tokens = printable.line(abbreviate_tokens(self.tokens))
         return f"AttentionMap({tokens}; weights {self.weights.shape})"
+
+
+def _describe_numbers(name: str, numbers: tuple[int, ...]) -> str:
+    if len(numbers) == 1:
+        return f"{name} {numbers[0]}"
+    return f"mean of {len(numbers)} {name}s"

@@ -55,26 +55,36 @@ def head_statistics(
     `special` has the indices of [CLS], which is the first token, and of [SEP].
     """
     results = []
-    tokens = np.arange(weights.shape[-1])
-    distances = np.abs(tokens[:, None] - tokens)
-    for layer, of_layer in zip(layers, weights, strict=True):
-        for head, one in zip(heads, of_layer.astype("float64"), strict=True):
-            bits = -np.log2(one, where=one > 0, out=np.zeros_like(one))  # 0 log 0 = 0
-            columns = (
-                np.diagonal(one, 1),
-                np.diagonal(one, -1),
-                np.diagonal(one),
-                one[:, [token for token in special if token != 0]].sum(-1),
-                one[:, [token for token in special if token == 0]].sum(-1),
-            )
-            shares = {
-                name: float(column.mean()) if column.size else 0.0
-                for name, column in zip(TARGETS, columns, strict=True)
-            }
-            entropy = float((one * bits).sum(-1).mean())
-            distance = float((one * distances).sum(-1).mean())
-            results.append(HeadStatistics(layer, head, entropy, distance, shares))
+    for layer, layer_weights in zip(layers, weights, strict=True):
+        for head, probs in zip(heads, layer_weights.astype("float64"), strict=True):
+            results.append(_describe_head(layer, head, probs, special))
     return results
+
+
+def _describe_head(
+    layer: int, head: int, probs: np.ndarray, special: Sequence[int]
+) -> HeadStatistics:
+    """Return the statistics of a head's attention probabilities, float64 (S, S)."""
+    tokens = np.arange(len(probs))
+    distances = np.abs(tokens[:, None] - tokens)
+    bits = -np.log2(probs, where=probs > 0, out=np.zeros_like(probs))  # 0 log 0 = 0
+
+    separators = [token for token in special if token != 0]
+    classes = [token for token in special if token == 0]
+    attention_by_target = {
+        "next": np.diagonal(probs, 1),
+        "previous": np.diagonal(probs, -1),
+        "itself": np.diagonal(probs),
+        "[SEP]": probs[:, separators].sum(-1),
+        "[CLS]": probs[:, classes].sum(-1),
+    }
+    shares = {}
+    for name, values in attention_by_target.items():
+        shares[name] = float(values.mean()) if values.size else 0.0
+
+    entropy = float((probs * bits).sum(-1).mean())
+    distance = float((probs * distances).sum(-1).mean())
+    return HeadStatistics(layer, head, entropy, distance, shares)
 
 
 def find_telling_head(statistics: Sequence[HeadStatistics]) -> HeadStatistics:
@@ -83,13 +93,16 @@ def find_telling_head(statistics: Sequence[HeadStatistics]) -> HeadStatistics:
     Heads whose target is [SEP] or [CLS], as of many, come last. It is the rule of
     `page/stage/head_kinds.js`.
     """
+    return max(statistics, key=_measure_clarity)
 
-    def measure_clarity(one: HeadStatistics) -> float:
-        target = max(TARGETS, key=lambda name: one.shares[name])
-        bonus = 0 if one.shares[target] <= LOOKS else 1 if target in _NEAR else -1
-        return max(one.shares[name] for name in _NEAR) + bonus
 
-    return max(statistics, key=measure_clarity)
+def _measure_clarity(head: HeadStatistics) -> float:
+    """Return the largest share of a near target: 1 more for a clear one, 1 less for a far one."""
+    target = max(TARGETS, key=lambda name: head.shares[name])
+    share = max(head.shares[name] for name in _NEAR)
+    if head.shares[target] <= LOOKS:
+        return share
+    return share + 1 if target in _NEAR else share - 1
 
 
 def index_of(numbers: tuple[int, ...], number, name: str) -> int:

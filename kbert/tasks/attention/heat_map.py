@@ -23,8 +23,6 @@ def draw(
     `title` is a text, which is cut to fit, a line break, and a caption. The colour scale ends at
     the weight `top`, None: the largest; larger weights are grey.
     """
-    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
-
     cell = min(_INCHES, _LONGEST / len(tokens))
     side = _MARGIN + cell * len(tokens)
     font_size = max(10.0, 0.8 * side)
@@ -32,28 +30,51 @@ def draw(
         figure.set_size_inches(side * 1.15 + 0.5, side + 0.3)
         figure.set_layout_engine("constrained")
         axes = figure.add_subplot()
-        ramp = palette.as_fractions(palette.WEIGHTS["light"])
-        colours = LinearSegmentedColormap.from_list("weights", ramp).with_extremes(over=_BEYOND)
-        # the square root: most weights are near 0, and differ there
-        scale = PowerNorm(0.5, 0.0, weights.max() if top is None else top)
-        image = axes.imshow(weights, cmap=colours, norm=scale, interpolation="nearest")
-        beyond = weights.max() > scale.vmax
-        grey = f"\n(grey: above {top:.2g}, up to {weights.max():.2g})" if beyond else ""
-        options: dict = {"shrink": 0.7, "aspect": 30, "pad": 0.02}
-        options["extend"] = "max" if beyond else "neither"
-        figure.colorbar(image, ax=axes, label=f"attention weight{grey}", **options)
-        # the names of rows and columns; of many, every n-th, so that they can be read
-        every = -(-len(tokens) // _NAMED)
-        size = min(9.0, 72 * cell * 0.8 * every)  # points
-        ticks = range(0, len(tokens), every)
-        labels = [printable.line(token) for token in tokens[::every]]
-        axes.set_xticks(ticks, labels, rotation=90, parse_math=False, fontsize=size)
-        axes.set_yticks(ticks, labels, parse_math=False, fontsize=size)
-        axes.tick_params(length=min(3.0, size / 3), pad=min(3.0, size / 3))
-        note = f" (one token of {every} is named)" if every > 1 else ""
-        axes.set_xlabel(f"is attended to{note}")
-        axes.set_ylabel("attends")
-        letters = int(72 * figure.get_figwidth() / (0.62 * font_size))
-        text, _, caption = title.rpartition("\n")
-        lines = [printable.cut(" ".join(text.split()), letters), caption]
-        figure.suptitle("\n".join(filter(None, lines)), fontsize=font_size, parse_math=False)
+        _draw_weights(figure, axes, weights, top)
+        _name_tokens(axes, tokens, cell)
+        _write_title(figure, title, font_size)
+
+
+def _draw_weights(figure, axes, weights: np.ndarray, top: float | None) -> None:
+    """Draw the cells in colours, and the colour scale up to `top`."""
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+
+    largest = weights.max()
+    if top is None:
+        top = largest
+    ramp = palette.as_fractions(palette.WEIGHTS["light"])
+    colours = LinearSegmentedColormap.from_list("weights", ramp).with_extremes(over=_BEYOND)
+    # the square root: most weights are near 0, and differ there
+    scale = PowerNorm(0.5, 0.0, top)
+    image = axes.imshow(weights, cmap=colours, norm=scale, interpolation="nearest")
+
+    label, extend = "attention weight", "neither"
+    if largest > scale.vmax:
+        label += f"\n(grey: above {top:.2g}, up to {largest:.2g})"
+        extend = "max"
+    figure.colorbar(image, ax=axes, label=label, shrink=0.7, aspect=30, pad=0.02, extend=extend)
+
+
+def _name_tokens(axes, tokens: list[str], cell: float) -> None:
+    """Write the names of rows and columns; of many, every n-th, so that they can be read."""
+    every = -(-len(tokens) // _NAMED)
+    ticks = range(0, len(tokens), every)
+    labels = [printable.line(token) for token in tokens[::every]]
+    size = min(9.0, 72 * cell * 0.8 * every)  # points
+    axes.set_xticks(ticks, labels, rotation=90, parse_math=False, fontsize=size)
+    axes.set_yticks(ticks, labels, parse_math=False, fontsize=size)
+    tick = min(3.0, size / 3)
+    axes.tick_params(length=tick, pad=tick)
+
+    note = f" (one token of {every} is named)" if every > 1 else ""
+    axes.set_xlabel(f"is attended to{note}")
+    axes.set_ylabel("attends")
+
+
+def _write_title(figure, title: str, font_size: float) -> None:
+    """Write the text, cut to the figure's width, and the caption below."""
+    text, _, caption = title.rpartition("\n")
+    letters = int(72 * figure.get_figwidth() / (0.62 * font_size))
+    lines = [printable.cut(" ".join(text.split()), letters), caption]
+    shown = "\n".join(line for line in lines if line)
+    figure.suptitle(shown, fontsize=font_size, parse_math=False)

@@ -73,19 +73,27 @@ def attention(
     heads = _choose_numbers(bert.config.num_attention_heads, head, "head")
     with_queries = is_single if vectors is None else vectors
 
+    def build(model):
+        return build_attention_maps(model, layers=list(layers), vectors=with_queries)
+
     def make_map(index: int, encoding: Encoding, outputs: list[np.ndarray]) -> AttentionMap:
-        size, chosen = len(encoding), slice(heads[0] - 1, heads[-1])
-        maps, others = outputs[: len(layers)], outputs[len(layers) :]
-        queries, keys = (
-            _stack([one[:size, chosen].swapaxes(0, 1) for one in arrays]) if arrays else None
-            for arrays in (others[::2], others[1::2])
-        )
+        size = len(encoding)
+        shown_heads = slice(heads[0] - 1, heads[-1])
+        weights = [probs[shown_heads, :size, :size] for probs in outputs[: len(layers)]]
+        queries = keys = None
+        if with_queries:
+            projections = [
+                array[:size, shown_heads].swapaxes(0, 1) for array in outputs[len(layers) :]
+            ]
+            queries, keys = _stack(projections[::2]), _stack(projections[1::2])
+
+        text = first[index] if second is None else f"{first[index]} / {second[index]}"
         return AttentionMap(
             encoding.tokens,
-            _stack([one[chosen, :size, :size] for one in maps]),
+            _stack(weights),
             layers,
             heads,
-            first[index] if second is None else f"{first[index]} / {second[index]}",
+            text,
             special=tuple(n for n, word in enumerate(encoding.word_ids) if word is None),
             segments=tuple(encoding.segment_ids),
             truncated=encoding.truncated,
@@ -94,12 +102,7 @@ def attention(
             spec=bert.spec,
         )
 
-    function = get_function(
-        bert,
-        ("attention", with_queries, *layers),
-        lambda model: build_attention_maps(model, layers=list(layers), vectors=with_queries),
-        precision,
-    )
+    function = get_function(bert, ("attention", with_queries, *layers), build, precision)
     results = run_texts(
         bert, "attention", function, first, second, convert=make_map, batch_size=_BATCH
     )
@@ -112,4 +115,6 @@ def _stack(arrays: list) -> np.ndarray:
 
 def _choose_numbers(count: int, number: int | None, name: str) -> tuple[int, ...]:
     numbers = tuple(range(1, count + 1))
-    return numbers if number is None else (numbers[index_of(numbers, number, name)],)
+    if number is None:
+        return numbers
+    return (numbers[index_of(numbers, number, name)],)

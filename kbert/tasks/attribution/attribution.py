@@ -78,9 +78,9 @@ class Attribution:
             if word is None or start == end:
                 continue
             before = scores.get((text, word), WordScore("", 0.0, text, start, end))
-            score, start = before.score + float(score), min(before.start, start)
-            end = max(before.end, end)
-            scores[text, word] = WordScore(self.texts[text][start:end], score, text, start, end)
+            first, last = min(before.start, start), max(before.end, end)
+            total = before.score + float(score)
+            scores[text, word] = WordScore(self.texts[text][first:last], total, text, first, last)
         return list(scores.values())
 
     def summary(self) -> str:
@@ -97,14 +97,15 @@ class Attribution:
 
     def notes(self) -> list[str]:
         """Return sentences on the baseline, and how near the scores' sum is to the difference."""
-        compared = [] if self.similar_to is None else [f"Compared with: {self.similar_to}"]
-        return [
-            *compared,
+        notes = [
             f"Baseline: the same text with {self.baseline} for every token, "
             f"{self.baseline_value:.4f}.",
             f"The scores sum to {self.scores.sum():+.4f}, {abs(self.error):.1e} off the difference "
             f"({self.steps} steps).",
         ]
+        if self.similar_to is not None:
+            notes.insert(0, f"Compared with: {self.similar_to}")
+        return notes
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write the coloured text: a page (.html), or a picture (.png, .svg, .pdf).
@@ -114,13 +115,13 @@ class Attribution:
             OSError: the file cannot be written; an old one stays.
         """
         path = check_new_file(path, ENDINGS)
-        page = self.title(), self.notes(), self._spans()
+        title, notes, spans = self.title(), self.notes(), self._spans()
         if path.suffix.lower() == ".html":
-            write_atomically(path, coloured_text.write_page(*page).encode())
+            write_atomically(path, coloured_text.write_page(title, notes, spans).encode())
         else:
             from kbert.tasks.attribution.picture import draw
 
-            draw(*page, path)
+            draw(title, notes, spans, path)
         return path
 
     def to_dict(self) -> dict:
@@ -132,12 +133,12 @@ class Attribution:
     def _spans(self) -> list[list[coloured_text.Span]]:
         tokens: list[list] = [[] for _ in self.texts]
         columns = (self.segments, self.word_ids, self.offsets, self.tokens, self.scores)
-        for text, word, offsets, token, score in zip(*columns, strict=True):
+        for text, word, (start, end), token, score in zip(*columns, strict=True):
             if word is not None:
-                tokens[text].append((*offsets, token, float(score)))
+                tokens[text].append((start, end, token, float(score)))
         return [
-            coloured_text.split_text(text, own, self.truncated)
-            for text, own in zip(self.texts, tokens, strict=True)
+            coloured_text.split_text(text, text_tokens, self.truncated)
+            for text, text_tokens in zip(self.texts, tokens, strict=True)
         ]
 
     def _repr_html_(self) -> str:

@@ -5,8 +5,10 @@ cell as the notebook: the colours are translucent, and all else is the reader's 
 """
 
 import html
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kbert.io import palette, printable
 from kbert.io.file_kinds import PAGE_MARK
@@ -65,6 +67,15 @@ class Span:
         return round(0.75 * abs(self.strength), 3)
 
 
+class _Group(NamedTuple):
+    """Tokens that share characters, and the sum of their scores."""
+
+    start: int
+    end: int
+    tokens: tuple[str, ...]
+    score: float
+
+
 def split_text(
     text: str, tokens: Sequence[tuple[int, int, str, float]], truncated: bool = False
 ) -> list[Span]:
@@ -73,22 +84,36 @@ def split_text(
     `tokens` are (start, end, token, score), ascending; those that share characters, such as two of
     one character, are one span. If the text was truncated, an ellipsis shows it.
     """
-    groups: list[tuple[int, int, tuple[str, ...], float]] = []
+    groups = _join_overlapping(tokens)
+    largest = max((abs(group.score) for group in groups), default=0.0) or 1.0
+    spans = []
+    done = 0
+    for group in groups:
+        if group.start > done:
+            spans.append(Span(text[done : group.start]))
+        piece = text[group.start : group.end]
+        spans.append(Span(piece, group.tokens, group.score, group.score / largest))
+        done = group.end
+
+    rest = text[done:]
+    if truncated and rest.strip():
+        rest = " …"
+    if rest:
+        spans.append(Span(rest))
+    return spans
+
+
+def _join_overlapping(tokens: Sequence[tuple[int, int, str, float]]) -> list[_Group]:
+    """Join tokens that share characters, and add their scores."""
+    groups: list[_Group] = []
     for start, end, token, score in tokens:
-        names: tuple[str, ...] = (token,)
-        if groups and start < groups[-1][1]:
-            start, last, earlier, total = groups.pop()
-            end, names, score = max(end, last), (*earlier, token), total + score
-        groups.append((start, end, names, score))
-    largest = max((abs(score) for *_, score in groups), default=0.0) or 1.0
-    spans, done = [], 0
-    for start, end, names, score in groups:
-        if start > done:
-            spans.append(Span(text[done:start]))
-        spans.append(Span(text[start:end], names, score, score / largest))
-        done = end
-    rest = " …" if truncated and text[done:].strip() else text[done:]
-    return [*spans, Span(rest)] if rest else spans
+        group = _Group(start, end, (token,), score)
+        if groups and start < groups[-1].end:
+            before = groups.pop()
+            names = (*before.tokens, token)
+            group = _Group(before.start, max(end, before.end), names, before.score + score)
+        groups.append(group)
+    return groups
 
 
 def write_page(title: str, notes: list[str], texts: list[list[Span]]) -> str:
@@ -103,27 +128,37 @@ def write_fragment(title: str, notes: list[str], texts: list[list[Span]]) -> str
 
 
 def _write_figure(notes: list[str], texts: list[list[Span]], table: str) -> str:
-    paragraphs = "\n".join(
-        f'<p dir="auto" style="white-space: pre-wrap">{"".join(map(_write_span, spans))}</p>'
-        for spans in texts
-    )
-    legend = " ".join(
-        f'<span style="{_TOKEN}{_COLOUR.format(*colour, 0.6)}">&nbsp;{meaning}&nbsp;</span>'
-        for colour, meaning in ((BLUE, "for"), (ORANGE, "against"))
-    )
-    cells = "\n".join(
-        f'<tr><td dir="auto" style="{_CELL.format("start")}; {_colour(span)}">{_escape(span.text)}'
-        f'</td><td style="{_CELL.format("end")}">{span.score:+.4f}</td></tr>'
-        for spans in texts
-        for span in spans
-        if span.tokens
-    )
+    paragraphs = "\n".join(_write_paragraph(spans) for spans in texts)
+    legend = f"{_write_legend(BLUE, 'for')} {_write_legend(ORANGE, 'against')}"
+    caption = "<br>".join(_escape(note) for note in notes)
+    tokens = [span for span in itertools.chain.from_iterable(texts) if span.tokens]
+    body = "\n".join(_write_row(span) for span in tokens)
     return (
         f'<figure style="{_FIGURE}">\n{paragraphs}\n'
-        f'<figcaption style="{_NOTES}">{legend}<br>{"<br>".join(map(_escape, notes))}'
+        f'<figcaption style="{_NOTES}">{legend}<br>{caption}'
         f"</figcaption>\n<details {table}><summary>Every token's score</summary>\n"
         '<table style="border-spacing: 0; line-height: 1.6"><tbody>\n'
-        f"{cells}\n</tbody></table>\n</details>\n</figure>"
+        f"{body}\n</tbody></table>\n</details>\n</figure>"
+    )
+
+
+def _write_paragraph(spans: list[Span]) -> str:
+    text = "".join(_write_span(span) for span in spans)
+    return f'<p dir="auto" style="white-space: pre-wrap">{text}</p>'
+
+
+def _write_legend(colour: tuple[int, int, int], meaning: str) -> str:
+    style = _TOKEN + _COLOUR.format(*colour, 0.6)
+    return f'<span style="{style}">&nbsp;{meaning}&nbsp;</span>'
+
+
+def _write_row(span: Span) -> str:
+    """Write a token and its score as a row of the table."""
+    text_style = f"{_CELL.format('start')}; {_colour(span)}"
+    score_style = _CELL.format("end")
+    return (
+        f'<tr><td dir="auto" style="{text_style}">{_escape(span.text)}</td>'
+        f'<td style="{score_style}">{span.score:+.4f}</td></tr>'
     )
 
 

@@ -9,7 +9,7 @@ from keras import ops
 
 from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.padding import pad_sequences
-from kbert.data.tokenization.tokenizer import check_text
+from kbert.data.tokenization.tokenizer import Tokenizer, check_text
 from kbert.graph.config import require_positive
 from kbert.heads import HEADS
 from kbert.io import printable
@@ -84,14 +84,13 @@ def attribute(
     pairs = None if pair is None else [pair]
     (encoding,) = tokenizer.encode_batch([text], pairs, max_length=limit)
     warn_of_truncated("attribute", encoding.truncated, 1, limit)
+
     position = None
     if similar_to is None and HEADS[bert.head].predicts_tokens:
         position = targets.find_mask(tokenizer, encoding, mask)
     fill = tokenizer.pad_id if baseline == "pad" else tokenizer.mask_id
-    fixed = {tokenizer.cls_id, tokenizer.sep_id}
-    baseline_ids = [
-        token if token in fixed or n == position else fill for n, token in enumerate(encoding.ids)
-    ]
+    baseline_ids = _make_baseline(tokenizer, encoding.ids, position, fill)
+
     states, attended = _embed(bert, [encoding.ids, baseline_ids], encoding.segment_ids)
     function, outputs = _get_target(bert, similar_to is not None, value)
     name, arguments = _choose(bert, outputs, states, attended, target, similar_to, position)
@@ -101,7 +100,10 @@ def attribute(
         encoding.tokens,
         scores.astype("float32"),
         name,
-        *integral[1:],  # the value, the baseline's, the error and the steps
+        value=integral.value,
+        baseline_value=integral.baseline_value,
+        error=integral.error,
+        steps=integral.steps,
         texts=(text,) if pair is None else (text, pair),
         offsets=tuple(encoding.offsets),
         segments=tuple(encoding.text_numbers),
@@ -112,25 +114,47 @@ def attribute(
     )
 
 
+def _make_baseline(
+    tokenizer: Tokenizer, ids: list[int], position: int | None, fill: int
+) -> list[int]:
+    """Replace all tokens but [CLS], [SEP] and the [MASK] at a position."""
+    fixed = {tokenizer.cls_id, tokenizer.sep_id}
+    baseline_ids = []
+    for n, token in enumerate(ids):
+        stays = token in fixed or n == position
+        baseline_ids.append(token if stays else fill)
+    return baseline_ids
+
+
 def _check(bert: Bert, text, pair, similar_to, target, value, baseline, steps) -> None:
     check_text(text, "text")
-    for argument, name in ((pair, "pair"), (similar_to, "similar_to")):
-        if argument is not None:
-            check_text(argument, name)
+    if pair is not None:
+        check_text(pair, "pair")
+    if similar_to is not None:
+        check_text(similar_to, "similar_to")
     check_choice(value, VALUES, "value")
     check_choice(baseline, BASELINES, "baseline")
     if steps is not None:
         require_positive("steps", steps)
+
     if pair is not None:
         require_two_segments(bert, "attribute")
-    if similar_to is not None:
-        if pair is not None or target is not None:
-            other = "pair" if pair is not None else "target"
-            raise ValueError(f"similar_to goes with one text, got {other} as well")
-    elif HEADS[bert.head].predicts_tokens:
+    if similar_to is not None and pair is not None:
+        raise ValueError("similar_to goes with one text, got pair as well")
+    if similar_to is not None and target is not None:
+        raise ValueError("similar_to goes with one text, got target as well")
+    if similar_to is None:
+        _check_head(bert)
+
+
+def _check_head(bert: Bert) -> None:
+    """Raise a ValueError for a model whose head has neither labels nor tokens to explain."""
+    if HEADS[bert.head].predicts_tokens:
         require_trained(bert, "attribute", MLM_LAYERS)
     elif not HEADS[bert.head].classifies_texts:
-        heads = [one.name for one in HEADS.values() if one.classifies_texts or one.predicts_tokens]
+        heads = [
+            head.name for head in HEADS.values() if head.classifies_texts or head.predicts_tokens
+        ]
         raise ValueError(
             f"attribute needs a model with the head {' or '.join(heads)}, got {bert.head!r}: give "
             "similar_to (--similar-to), a second text, for the cosine of the two"
@@ -159,6 +183,7 @@ def _get_target(bert: Bert, with_cosine: bool, value: str) -> tuple[Callable, ta
         build, options = targets.build_labels, targets.find_activation(bert, value)
     else:
         build, options = targets.build_masked, "linear" if value == "logit" else "softmax"
+
     functions = _functions.setdefault(model, {})
     key = build.__name__, options
     if key not in functions:
@@ -178,18 +203,21 @@ def _choose(
         (encoding,) = tokenizer.encode_batch([similar_to], max_length=longest(bert))
         states, attended = _embed(bert, [encoding.ids], encoding.segment_ids)
         return targets.COSINE, [_predict(outputs, states, attended)]
-    at = [] if position is None else [np.array(position, "int32")]
-    answers = _predict(outputs, states[:1], attended, *at)
+
     if position is None:
+        answers = _predict(outputs, states[:1], attended)
         number = targets.find_label(bert, target, answers)
         name = label_names(bert, len(answers))[number]
-    else:
-        number = targets.find_token(tokenizer, target, answers)
-        name = tokenizer.token_of(number)
-    return name, [*at, np.array(number, "int32")]
+        return name, [np.array(number, "int32")]
+
+    index = np.array(position, "int32")
+    answers = _predict(outputs, states[:1], attended, index)
+    number = targets.find_token(tokenizer, target, answers)
+    return tokenizer.token_of(number), [index, np.array(number, "int32")]
 
 
-def _predict(outputs: targets.Target, states, attended, *others) -> np.ndarray:
+def _predict(outputs: targets.Target, states, attended, *position) -> np.ndarray:
     """Return the answers for one text."""
-    answers = outputs.answers(*map(ops.convert_to_tensor, (states, attended[None], *others)))
+    arguments = [ops.convert_to_tensor(array) for array in (states, attended[None], *position)]
+    answers = outputs.answers(*arguments)
     return ops.convert_to_numpy(ops.stop_gradient(answers))[0]

@@ -43,7 +43,6 @@ def integrate(
     points; None: `STEPS`, doubled until the sum is near enough.
     """
     size = max(2, min(10, _TOKENS // len(x)))  # points per call: a compiled function of one shape
-
     mask, *shared = others
     masks = np.repeat(mask[None], size, axis=0)
 
@@ -54,26 +53,42 @@ def integrate(
         values, gradients = function(points, masks, *shared)
         return values[: len(alphas)], gradients[: len(alphas)]
 
-    baseline_value, value = map(float, evaluate(np.array([0.0, 1.0]))[0])
+    values, _ = evaluate(np.array([0.0, 1.0]))
+    baseline_value, value = float(values[0]), float(values[1])
     relative, absolute = _TOLERANCE
+    tolerance = relative * abs(value - baseline_value) + absolute
+
     count, most = (STEPS, MOST_STEPS) if steps is None else (steps, steps)
     while True:
-        points, weights = np.polynomial.legendre.leggauss(count)  # within −1 … 1, sum 2
-        mean = np.zeros(x.shape)  # float64, of the gradients on the way
-        for start in range(0, count, size):
-            chunk = slice(start, start + size)
-            _, gradients = evaluate(0.5 * (1 + points[chunk]))
-            mean += np.einsum("k,ksh->sh", 0.5 * weights[chunk], gradients.astype("float64"))
-        attributions = (x - baseline) * mean
+        attributions = (x - baseline) * _average_gradients(evaluate, count, size, x.shape)
         error = float(attributions.sum() - (value - baseline_value))
-        is_near = abs(error) <= relative * abs(value - baseline_value) + absolute
+        is_near = abs(error) <= tolerance
         if is_near or 2 * count > most:
             break
         count *= 2
+
     if not is_near:
         _logger.warning(
             "attribute: after %d steps the scores sum to %.4g, which is %.2g off: %s",
-            *(count, attributions.sum(), error),
+            count,
+            attributions.sum(),
+            error,
             "give more steps, or value='logit'" if steps else "try value='logit'",
         )
     return Integral(attributions, value, baseline_value, error, count)
+
+
+def _average_gradients(evaluate: Callable, count: int, size: int, shape: tuple) -> np.ndarray:
+    """Return the mean of the gradients from the baseline to x, float64 (S, H): ∫₀¹ ∂F/∂x dα.
+
+    It is a sum over `count` points of Gauss–Legendre, of which `evaluate` takes `size` at a time.
+    """
+    points, weights = np.polynomial.legendre.leggauss(count)  # within −1 … 1, sum 2
+    alphas, weights = 0.5 * (1 + points), 0.5 * weights
+
+    mean = np.zeros(shape)
+    for start in range(0, count, size):
+        chunk = slice(start, start + size)
+        _, gradients = evaluate(alphas[chunk])
+        mean += np.einsum("k,ksh->sh", weights[chunk], gradients.astype("float64"))
+    return mean

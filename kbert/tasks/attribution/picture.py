@@ -1,9 +1,11 @@
 """A coloured text as a picture, by matplotlib: words on boxes, in lines that are filled."""
 
 import functools
+import itertools
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from kbert.io import palette, printable
 from kbert.tasks.attribution.coloured_text import Span
@@ -14,64 +16,89 @@ _MARGIN = 0.25  # inches on each side
 _POINTS = 13.0  # the letters' size
 _LINE = 0.36  # inches from line to line
 _NOTE = 9.0  # points, of the notes
+_NOTE_LINE = 0.19  # inches from line to line of the notes
 _TITLE = 0.34  # inches of the title
 _STRONGEST = 8  # tokens with scores in the notes
 _MOST_LINES = 400
 
 
+class _Piece(NamedTuple):
+    """A piece of a line: its left edge and its width in inches, and the number of its line."""
+
+    left: float
+    line: int
+    width: float
+    text: str
+    span: Span
+
+
 def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> None:
     """Write the picture: the title, texts from a line of their own, and the notes below."""
-    from matplotlib.patches import Rectangle
-
+    notes = [_describe_strongest(texts), *notes]  # there is no table
+    note_lines = list(itertools.chain.from_iterable(textwrap.wrap(note, 100) for note in notes))
     with draw_figure(path) as figure:
         pieces, lines = _lay_out(texts)
-        strongest = [span for spans in texts for span in spans if span.tokens]
-        strongest = sorted(strongest, key=lambda span: -abs(span.score))[:_STRONGEST]
-        scores = ", ".join(f"{printable.line(one.text)} {one.score:+.4f}" for one in strongest)
-        notes = [f"Blue counts for it, orange against: {scores}.", *notes]  # there is no table
-        notes = [line for note in notes for line in textwrap.wrap(note, 100)]
-        height = 2 * _MARGIN + _TITLE + _LINE * lines + 0.19 * len(notes) + 0.1
+        height = 2 * _MARGIN + _TITLE + _LINE * lines + _NOTE_LINE * len(note_lines) + 0.1
         figure.set_size_inches(_WIDTH, height)
         figure.set_facecolor(palette.PAPER.light)
 
-        def write(
-            left: float, y: float, text: str, points=_POINTS, colour=palette.INK.light, **font
-        ):
-            font |= {"fontsize": points, "color": colour, "va": "center_baseline"}
-            figure.text(left / _WIDTH, y / height, text, parse_math=False, **font)
-
         top = height - _MARGIN - _TITLE
-        write(_MARGIN, top + _TITLE / 2, printable.cut(title, 80), weight="bold")
-        for left, line, width, text, span in pieces:
-            y = top - _LINE * (line + 0.5)
-            if span.tokens:
-                colour = (*(channel / 255 for channel in span.colour), span.opacity)
-                corner = (left / _WIDTH, (y - 0.4 * _LINE) / height)
-                sides = (width / _WIDTH, 0.8 * _LINE / height)
-                figure.add_artist(Rectangle(corner, *sides, facecolor=colour, linewidth=0))
-            write(left, y, text)
-        for number, note in enumerate(notes):
-            write(
-                _MARGIN, _MARGIN + 0.19 * (len(notes) - 1 - number), note, _NOTE, palette.DIM.light
-            )
+        _write(figure, _MARGIN, top + _TITLE / 2, printable.cut(title, 80), weight="bold")
+        for piece in pieces:
+            y = top - _LINE * (piece.line + 0.5)
+            if piece.span.tokens:
+                _draw_box(figure, piece, y)
+            _write(figure, piece.left, y, piece.text)
+
+        for number, note in enumerate(note_lines):
+            y = _MARGIN + _NOTE_LINE * (len(note_lines) - 1 - number)
+            _write(figure, _MARGIN, y, note, fontsize=_NOTE, color=palette.DIM.light)
 
 
-def _lay_out(texts: list[list[Span]]) -> tuple[list[tuple], int]:
-    """Return (left, line, width, letters, span) of each piece, in inches, and the lines' number."""
-    pieces: list[tuple] = []
+def _describe_strongest(texts: list[list[Span]]) -> str:
+    """Return a note on the tokens with the largest scores."""
+    tokens = [span for span in itertools.chain.from_iterable(texts) if span.tokens]
+    tokens.sort(key=lambda span: -abs(span.score))
+    scores = [f"{printable.line(span.text)} {span.score:+.4f}" for span in tokens[:_STRONGEST]]
+    return f"Blue counts for it, orange against: {', '.join(scores)}."
+
+
+def _write(figure, left: float, y: float, text: str, **font) -> None:
+    """Write a line at a place in inches, from the lower left corner."""
+    width, height = figure.get_size_inches()
+    font = {"fontsize": _POINTS, "color": palette.INK.light, "va": "center_baseline"} | font
+    figure.text(left / width, y / height, text, parse_math=False, **font)
+
+
+def _draw_box(figure, piece: _Piece, y: float) -> None:
+    """Draw the coloured box of a token, whose middle is at y inches."""
+    from matplotlib.patches import Rectangle
+
+    width, height = figure.get_size_inches()
+    corner = piece.left / width, (y - 0.4 * _LINE) / height
+    sides = piece.width / width, 0.8 * _LINE / height
+    red, green, blue = (channel / 255 for channel in piece.span.colour)
+    colour = red, green, blue, piece.span.opacity
+    figure.add_artist(Rectangle(corner, *sides, facecolor=colour, linewidth=0))
+
+
+def _lay_out(texts: list[list[Span]]) -> tuple[list[_Piece], int]:
+    """Return the pieces of the texts in lines, and the lines' number."""
+    pieces: list[_Piece] = []
     line, line_width = 0, _WIDTH - 2 * _MARGIN
     for spans in texts:
         left = 0.0
         for span, text in _split_pieces(spans):
             width = _measure(text)
-            if text == "\n" or (left + width > line_width and left):
+            is_too_wide = left > 0 and left + width > line_width
+            if text == "\n" or is_too_wide:
                 line, left = line + 1, 0.0
             if line >= _MOST_LINES:
                 return pieces, line
             if text.isspace() and not left:
                 continue
             if not text.isspace():
-                pieces.append((_MARGIN + left, line, width, text, span))
+                pieces.append(_Piece(_MARGIN + left, line, width, text, span))
             left += width
         line += 1
     return pieces, line

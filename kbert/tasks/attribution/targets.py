@@ -43,9 +43,10 @@ class Target:
     variables: list
     arguments: list[tuple[tuple, str]]
 
-    def compute(self, states, mask, *others):
-        """Compute what is attributed, (K,); the last of `others` is what is chosen."""
-        return self.choose(self.answers(states, mask, *others[:-1]), others[-1])
+    def compute(self, states, mask, *arguments):
+        """Compute what is attributed, (K,); the last of `arguments` is what is chosen."""
+        *position, chosen = arguments
+        return self.choose(self.answers(states, mask, *position), chosen)
 
 
 def build_labels(model: keras.Model, activation: str) -> Target:
@@ -62,7 +63,7 @@ def build_masked(model: keras.Model, activation: str) -> Target:
     """Build the target of the tokens at a position; the head is computed only there."""
     blocks = sum(layer.name.endswith(f"-{names.ATTENTION}") for layer in model.layers)
     rest = cut_after_embeddings(model, model.get_layer(names.encoder_output(blocks)).output)
-    dense, norm, similarity = (model.get_layer(name) for name in MLM_LAYERS)
+    dense, norm, similarity = [model.get_layer(name) for name in MLM_LAYERS]
     token_table = model.get_layer(names.TOKEN_EMBEDDING)
 
     def answers(states, mask, position):
@@ -71,8 +72,10 @@ def build_masked(model: keras.Model, activation: str) -> Target:
         logits = similarity([norm(dense(ops.expand_dims(x, 1))), table])
         return _activate(logits[:, 0], activation)
 
-    layers = (rest, dense, norm, similarity, token_table)
-    variables = {id(weight): weight for layer in layers for weight in layer.variables}
+    variables = {}  # by id: layers share some
+    for layer in (rest, dense, norm, similarity, token_table):
+        for variable in layer.variables:
+            variables[id(variable)] = variable
     return Target(answers, _take, list(variables.values()), [_NUMBER, _NUMBER])
 
 
@@ -81,15 +84,16 @@ def build_cosine(model: keras.Model, settings: SentenceSettings) -> Target:
     pooled = build_pooled(model, settings.pooling, dense=settings.dense).outputs[0]
     rest = cut_after_embeddings(model, pooled[:, : settings.dimensions])
     width = rest.output.shape[-1]
-    return Target(functools.partial(_run, rest), _cosine, rest.variables, [((width,), "float32")])
+    answers = functools.partial(_run, rest)
+    return Target(answers, _cosine, rest.variables, [((width,), "float32")])
 
 
 def _take(answers, number):
     return ops.take(answers, number, axis=-1)
 
 
-def _cosine(own, other):
-    return ops.sum(own * other, axis=-1) / (ops.norm(own, axis=-1) * ops.norm(other))
+def _cosine(a, b):
+    return ops.sum(a * b, axis=-1) / (ops.norm(a, axis=-1) * ops.norm(b))
 
 
 def _run(rest: keras.Model, states, mask):
@@ -100,15 +104,17 @@ def _run(rest: keras.Model, states, mask):
 def _activate(logits, activation: str):
     if activation == "linear":
         return logits
-    return ops.sigmoid(logits) if activation == "sigmoid" else ops.softmax(logits, axis=-1)
+    if activation == "sigmoid":
+        return ops.sigmoid(logits)
+    return ops.softmax(logits, axis=-1)
 
 
 def find_activation(bert: Bert, value: str) -> str:
     """Return the activation of `kbert.classify`; "linear" for a logit."""
     require_head(bert, "attribute", "classifier", [names.POOLER, names.CLASSIFIER])
-    return (
-        "linear" if value == "logit" else choose_activation(bert.problem_type, bert.spec.num_labels)
-    )
+    if value == "logit":
+        return "linear"
+    return choose_activation(bert.problem_type, bert.spec.num_labels)
 
 
 def choose_settings(bert: Bert) -> SentenceSettings:
@@ -146,6 +152,7 @@ def find_token(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) ->
         raise ValueError(f"target must be a token of the vocabulary, got {target!r}")
     if target in tokenizer.tokens:
         return tokenizer.id_of(target)
+
     pieces = tokenizer.encode(target, add_special_tokens=False)
     if len(pieces) != 1 or pieces.ids[0] == tokenizer.unk_id:
         cut = f", which is {' '.join(pieces.tokens)}" if len(pieces) else ""
@@ -162,7 +169,9 @@ def find_mask(tokenizer: Tokenizer, encoding: Encoding, mask: int) -> int:
             f"text must have a {token} for a model with the head 'pretraining', got none in its "
             f"{len(encoding)} tokens. To explain a similarity, give similar_to"
         )
-    if isinstance(mask, bool) or not isinstance(mask, int) or not 1 <= mask <= len(positions):
+
+    is_number = isinstance(mask, int) and not isinstance(mask, bool)
+    if not is_number or not 1 <= mask <= len(positions):
         raise ValueError(
             f"mask must be one of the text's {token}, 1 … {len(positions)}, got {mask!r}"
         )

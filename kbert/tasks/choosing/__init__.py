@@ -62,26 +62,43 @@ def join_start(start: str, choices: Iterable[str]) -> list[str]:
 def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Columns:
     """Return the columns of the prompt, the start if there is one, the choices and the label."""
     roles = options.rename(names, location)
-    matches = [_CHOICE.fullmatch(role) for role in roles]
-    numbers = sorted((int(found[1]), n) for n, found in enumerate(matches) if found)
-    prompt, start, label, lists = (
-        next((roles.index(name) for name in known if name in roles), None)
-        for known in (
-            _PROMPTS if options.text is None else ("text",),
-            _STARTS if options.text_pair is None else ("pair",),
-            LABELS,
-            _LISTS,
-        )
-    )
-    choices = tuple(n for _, n in numbers) if lists is None else (lists,)
+    prompt = _find_first(roles, _PROMPTS if options.text is None else ["text"])
+    start = _find_first(roles, _STARTS if options.text_pair is None else ["pair"])
+    label = _find_first(roles, LABELS)
+    choice_list = _find_first(roles, _LISTS)
+    numbered = _number_choices(roles)
+    choices = [column for _, column in numbered]
+    if choice_list is not None:
+        choices = [choice_list]
+
     if prompt is None or label is None or not choices:
-        listed = ", ".join(map(str, names))[:80]
-        raise ValueError(f"{location}: {_EXPECTED}, got {listed}")
-    if lists is None and [number for number, _ in numbers] != [*range(len(numbers))]:
+        listed = ", ".join(str(name) for name in names)
+        raise ValueError(f"{location}: {_EXPECTED}, got {listed[:80]}")
+    numbers = [number for number, _ in numbered]
+    if choice_list is None and numbers != list(range(len(numbers))):
         found = ", ".join(str(names[n]) for n in choices)
         raise ValueError(f"{location}: choices must be numbered 0, 1, …, each once, got {found}")
+
     texts = (prompt,) if start is None else (prompt, start)
-    return Columns(texts, label, choices=choices)
+    return Columns(texts, label, choices=tuple(choices))
+
+
+def _find_first(roles: Sequence[str], known: Sequence[str]) -> int | None:
+    """Return the column with the first of some names that there is."""
+    for name in known:
+        if name in roles:
+            return roles.index(name)
+    return None
+
+
+def _number_choices(roles: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the number and the column of each choice with a column of its own, in order."""
+    numbered = []
+    for column, role in enumerate(roles):
+        match = _CHOICE.fullmatch(role)
+        if match:
+            numbered.append((int(match[1]), column))
+    return sorted(numbered)
 
 
 def name_cells(row) -> None:
@@ -91,29 +108,30 @@ def name_cells(row) -> None:
 def make_question(row: TableRow) -> Question:
     """Return the question of a row; its last choices may be empty."""
     columns, titles, location = row.layout.columns, row.layout.titles, row.location
-    choices = [row.cells[column] for column in columns.choices]
-    if isinstance(choices[0], list):
-        choices = choices[0]
-    while choices and (choices[-1] is None or not str(choices[-1]).strip()):  # fewer choices
-        choices = choices[:-1]
+    cells = [row.cells[column] for column in columns.choices]
+    if isinstance(cells[0], list):
+        cells = cells[0]
+    while cells and (cells[-1] is None or not str(cells[-1]).strip()):  # fewer choices
+        cells = cells[:-1]
 
     column = cast(int, columns.label)
     label = label_of(row.cells[column], titles[column], location)
-    _check_label(label, choices, location)
+    _check_label(label, cells, location)
 
     first, *second = columns.texts
     prompt = text_of(row.cells[first], titles[first], location)
-    choices = [text_of(choice, f"choice {n}", location) for n, choice in enumerate(choices)]
-    starts = [
-        text_of(row.cells[n], titles[n], location) for n in second if row.cells[n] not in (None, "")
-    ]
-    return Question(prompt, tuple(choices), int(label), "".join(starts), location)
+    choices = [text_of(cell, f"choice {n}", location) for n, cell in enumerate(cells)]
+    start = ""
+    if second and row.cells[second[0]] not in (None, ""):
+        start = text_of(row.cells[second[0]], titles[second[0]], location)
+    return Question(prompt, tuple(choices), int(label), start, location)
 
 
 def check_question(record: Question, first: Question, location: str) -> None:
     """Raise a ValueError for a question in memory that is none."""
     texts = (record.prompt, record.start, *record.choices)
-    if not all(isinstance(text, str) for text in texts) or isinstance(record.label, str):
+    are_texts = all(isinstance(text, str) for text in texts)
+    if not are_texts or isinstance(record.label, str):
         raise ValueError(
             f"{location}: a Question must have texts and the number of a choice, got {record!r:.80}"
         )
@@ -148,15 +166,16 @@ class Choosing(Task):
         """Count the questions by their number of choices, and by the number of the right one."""
         numbers = Counter(len(record.choices) for record in records)
         right = Counter(record.label for record in records)
-        return {
-            name: {str(number): counts[number] for number in sorted(counts)}
-            for name, counts in (("choices", numbers), ("right_choice", right))
-        }
+        return {"choices": _sort_counts(numbers), "right_choice": _sort_counts(right)}
 
     def encode(self, records, tokenizer, labels, *, max_length: int) -> Examples:
         """Encode each choice as a pair of texts, the prompt and the choice."""
-        prompts = [record.prompt for record in records for _ in record.choices]
-        texts = [text for record in records for text in record.texts[1:]]
+        prompts, texts = [], []
+        for record in records:
+            prompt, *second_texts = record.texts
+            prompts += [prompt] * len(second_texts)
+            texts += second_texts
+
         source = data_of(records[0].location)
         ids, segments = encode_in_portions(prompts, texts, tokenizer, max_length, source)
         numbers = [record.label for record in records]
@@ -165,9 +184,13 @@ class Choosing(Task):
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """Return the accuracy of the choices with the highest numbers."""
+
+        def compute(gold, predicted):
+            return {"accuracy": metrics.accuracy(gold, predicted)}
+
         gold = np.array(examples.labels[CLASSIFIER])
         predicted = np.array([int(logits.argmax()) for logits in outputs[CLASSIFIER]])
-        return Scores((gold, predicted), lambda *both: {"accuracy": metrics.accuracy(*both)})
+        return Scores((gold, predicted), compute)
 
     def find_baseline(self, train, dev: Sequence[Question]) -> Baseline:
         """Return that of chance."""
@@ -176,25 +199,35 @@ class Choosing(Task):
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
         log_probs = [log_softmax(logits) for logits in outputs[CLASSIFIER]]
-        losses = np.array(
-            [-row[record.label] for record, row in zip(records, log_probs, strict=True)]
-        )
+        losses = np.zeros(len(records))
+        for number, record in enumerate(records):
+            losses[number] = -log_probs[number][record.label]
+
         worst = []
         for number in pick_worst(losses):
             record, probs = records[number], np.exp(log_probs[number])
-            numbers = record.label, int(probs.argmax())
-            gold, answer = (name_classes(probs, choice, record.choices) for choice in numbers)
-            prompt = ((TextPiece(f"{record.prompt} {record.start}".strip()),),)
-            is_wrong = numbers[0] != numbers[1]
-            loss = float(losses[number])
-            worst.append(PredictedExample(record.location, prompt, gold, answer, loss, is_wrong))
+            chosen = int(probs.argmax())
+            example = PredictedExample(
+                record.location,
+                ((TextPiece(f"{record.prompt} {record.start}".strip()),),),
+                name_classes(probs, record.label, record.choices),
+                name_classes(probs, chosen, record.choices),
+                float(losses[number]),
+                chosen != record.label,
+            )
+            worst.append(example)
         return Predictions(len(records), "questions", examples=worst)
+
+
+def _sort_counts(counts: Counter[int]) -> dict[str, int]:
+    return {str(number): counts[number] for number in sorted(counts)}
 
 
 def _check_label(label: str, choices: Sequence, location: str):
     if len(choices) < 2:
         raise ValueError(f"{location}: expected two choices or more, got {len(choices)}")
-    if not (re.fullmatch(r"[0-9]{1,9}", label) and int(label) < len(choices)):
+    is_number = re.fullmatch(r"[0-9]{1,9}", label)
+    if not is_number or int(label) >= len(choices):
         raise ValueError(
             f"{location}: label must be the number of a choice, 0 … {len(choices) - 1}, got "
             f"{label!r}"

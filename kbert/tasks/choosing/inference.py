@@ -60,13 +60,18 @@ def choose(
         raise ValueError(f"choices must be a list of two texts or more, got {choices!r:.60}")
     check_text(prompt, "prompt")
     blank = [f"choices[{n}]" for n, text in enumerate(texts) if not text.strip()]
-    if blank or not prompt.strip():
-        raise ValueError(f"{[*blank, 'prompt'][0]} must be a text, got only spaces or nothing")
+    if not prompt.strip():
+        blank.append("prompt")
+    if blank:
+        raise ValueError(f"{blank[0]} must be a text, got only spaces or nothing")
     check_text(start, "start")
     require_two_segments(bert, "choose")
-    pairs = [prompt] * len(texts), join_start(start, texts)
+
+    prompts, second_texts = [prompt] * len(texts), join_start(start, texts)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=False)
-    logits = compute_logits(bert, "choose", "choice", names.CLASSIFIER, *pairs, options)
+    logits = compute_logits(
+        bert, "choose", "choice", names.CLASSIFIER, prompts, second_texts, options
+    )
     probabilities = softmax(logits[:, 0])
     order = np.argsort(-probabilities, kind="stable")
     return [Choice(int(n), texts[n], float(probabilities[n])) for n in order]

@@ -144,16 +144,18 @@ def classify(
     texts, pairs, is_single = list_texts(bert, "classify", texts, pairs)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     logits = compute_logits(bert, "classify", "classifier", names.CLASSIFIER, texts, pairs, options)
+
     count = logits.shape[1]
+    labels = label_names(bert, count)
     problem_type = bert.problem_type
     if multi_label is not None:
         problem_type = "multi_label_classification" if multi_label else None
     function, result = _ACTIVATIONS[choose_activation(problem_type, count)]
-    labels = label_names(bert, count)
-    results = [
-        [result(labels[n], float(row[n])) for n in np.argsort(-row, kind="stable")]
-        for row in function(logits)
-    ]
+
+    results = []
+    for row in function(logits):
+        order = np.argsort(-row, kind="stable")
+        results.append([result(labels[n], float(row[n])) for n in order])
     # `Value` is not in the annotation: programs that classify would have to rule it out
     return results[0] if is_single else results
 
@@ -211,13 +213,15 @@ def regress(
     texts, pairs, is_single = list_texts(bert, "regress", texts, pairs)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     logits = compute_logits(bert, "regress", "classifier", names.CLASSIFIER, texts, pairs, options)
-    if logits.shape[1] != 1 and bert.problem_type != "regression":
+
+    num_outputs = logits.shape[1]
+    if num_outputs != 1 and bert.problem_type != "regression":
         raise ValueError(
             "regress needs a model with one output or with problem_type regression, got "
-            f"{logits.shape[1]} outputs and {bert.problem_type}: for labels use "
+            f"{num_outputs} outputs and {bert.problem_type}: for labels use "
             f"{name_call('classify')}"
         )
-    numbers = logits[:, 0] if logits.shape[1] == 1 else logits
+    numbers = logits[:, 0] if num_outputs == 1 else logits
     return _first(numbers) if is_single else numbers
 
 

@@ -5,6 +5,7 @@ the labels is decided by all texts of a file together.
 """
 
 import ast
+import itertools
 import json
 import logging
 import math
@@ -56,20 +57,28 @@ def split_cells(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
     """
     lists = [_open_list(cell) for cell in cells]
     texts = [cell for cell, values in zip(cells, lists, strict=True) if values is None]
-    split_texts = iter(_split_texts(texts, known) if texts else ())
-    return [next(split_texts) if values is None else values for values in lists]
+    if not texts:
+        return [values or [] for values in lists]
+
+    split_texts = iter(_split_texts(texts, known))
+    complete = []
+    for values in lists:
+        complete.append(next(split_texts) if values is None else values)
+    return complete
 
 
 def split_text(text: str) -> list[str]:
     """Return the labels in a text, whatever separates them, to tell a header from an example."""
-    labels = (label.strip(" '\"") for label in re.split(r"[,|;\n]", text.strip("[](){} ")))
+    pieces = re.split(r"[,|;\n]", text.strip("[](){} "))
+    labels = [piece.strip(" '\"") for piece in pieces]
     return [label for label in labels if label]
 
 
 def _open_list(cell: Cell) -> list | None:
     """Return the values of a list or of the text of a list; None for another text."""
     value = cell.value
-    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+    is_nan = isinstance(value, float) and math.isnan(value)
+    if value is None or value == "" or is_nan:
         return []
     if isinstance(value, (list, tuple)):
         return list(value)
@@ -79,8 +88,10 @@ def _open_list(cell: Cell) -> list | None:
         raise ValueError(
             f'{cell.location}: "{cell.column}" must be a list of labels, got {value!r:.60}'
         )
+
     text = value.strip()
-    if wrapped := _WRAPPED.fullmatch(text):
+    wrapped = _WRAPPED.fullmatch(text)
+    if wrapped:
         text = wrapped[1]
     if text in ("set()", "frozenset()"):  # as Python writes an empty one
         return []
@@ -95,14 +106,11 @@ def _parse_list(text: str, location: str) -> list | None:
         return []
     if _NUMBERS.fullmatch(inner) and len(inner.split()) > 1:
         return [_parse_value(value) for value in inner.split()]
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            values = parse(text)
-        except (MemoryError, RecursionError, SyntaxError, ValueError):
-            continue
-        is_list = isinstance(values, (list, tuple, set)) and not _ADJACENT.search(inner)
-        if is_list and all(isinstance(value, (str, int, float)) for value in values):
-            return sorted(values, key=str) if isinstance(values, set) else list(values)
+    if not _ADJACENT.search(inner):
+        values = _parse_literal(text)
+        if values is not None:
+            return values
+
     are_words = _WORDS_IN_BRACKETS.fullmatch(inner) and inner.lower() not in _NO_LABELS
     if text.startswith("(") or are_words:  # a label may stand in brackets
         return None
@@ -110,6 +118,20 @@ def _parse_list(text: str, location: str) -> list | None:
         f"{location}: expected a list such as ['a', 'b'] or [0, 1], got {text!r:.60}: write the "
         f"labels between commas, {_AS_LISTS}"
     )
+
+
+def _parse_literal(text: str) -> list | None:
+    """Return the texts and numbers in a list, tuple or set of JSON or Python; None: it is none."""
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            values = parse(text)
+        except (MemoryError, RecursionError, SyntaxError, ValueError):
+            continue
+        if not isinstance(values, (list, tuple, set)):
+            continue
+        if all(isinstance(value, (str, int, float)) for value in values):
+            return sorted(values, key=str) if isinstance(values, set) else list(values)
+    return None
 
 
 def _parse_value(text: str) -> Any:
@@ -129,10 +151,7 @@ def _split_texts(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
     source = data_of(cells[0].location)
     for label, labels, between in _UNMARKED:
         if all(labels.fullmatch(text) for text in texts):
-            lists = [label.findall(text) for text in texts]
-            if any(len(values) > 1 for values in lists):
-                _logger.warning("%s: the labels are separated by %s", source, between)
-            return [[_parse_truth(value) for value in values] for values in lists]
+            return _split_unmarked(texts, label, between, source)
 
     separator = _find_separator(cells, known)
     if separator is not None:
@@ -140,6 +159,20 @@ def _split_texts(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
     if not known:
         _warn_of_words(texts, source)
     return [[text] for text in texts]
+
+
+def _split_unmarked(
+    texts: Sequence[str], label: re.Pattern, between: str, source: str
+) -> list[list]:
+    """Return the labels of each text, which match; a warning says what is between them."""
+    lists = [label.findall(text) for text in texts]
+    if any(len(values) > 1 for values in lists):
+        _logger.warning("%s: the labels are separated by %s", source, between)
+
+    parsed = []
+    for values in lists:
+        parsed.append([_parse_truth(value) for value in values])
+    return parsed
 
 
 def _parse_truth(text: str) -> str | bool:
@@ -171,13 +204,15 @@ def _find_separator(cells: Sequence[Cell], known: Sequence[str]) -> str | None:
             candidates.append(separator)
 
     if candidates[:1] == [","]:
-        texts = [text.strip() for cell in cells for text in cell.value.split(",")]
-        others = [separator for separator in candidates[1:] if _separates(separator, texts)]
-        candidates = [",", *others]
+        texts = []
+        for cell in cells:
+            texts += [text.strip() for text in cell.value.split(",")]
+        further = [separator for separator in candidates[1:] if _separates(separator, texts)]
+        candidates = [",", *further]
 
     if len(candidates) > 1:
         where = next(cell for cell in cells if candidates[1] in cell.value)
-        listed = " and ".join(map(repr, candidates))
+        listed = " and ".join(repr(separator) for separator in candidates)
         raise ValueError(
             f"{where.location}: labels must have one separator, got {listed} in "
             f"{where.value!r:.60}: use one of them in the whole file, {_AS_LISTS}"
@@ -194,20 +229,30 @@ def _find_separator(cells: Sequence[Cell], known: Sequence[str]) -> str | None:
 
 def _separates(mark: str, texts: Sequence[str]) -> bool:
     """Return whether something between two marks occurs in a different text too."""
-    counts = Counter(name.strip() for text in set(texts) for name in set(text.split(mark)))
-    names = [name.strip() for text in texts if mark in text for name in text.split(mark)]
-    return any(counts[name] > 1 for name in names)
+    counts: Counter[str] = Counter()
+    marked_names = []
+    for text in set(texts):
+        names = set(text.split(mark))
+        counts.update(name.strip() for name in names)
+        if mark in text:
+            marked_names += [name.strip() for name in names]
+    return any(counts[name] > 1 for name in marked_names)
 
 
 def _warn_of_words(texts: Sequence[str], source: str) -> None:
     """Warn of texts that may be several labels each: most of their words are in other texts too."""
     words = {text: set(_WORD.findall(text)) for text in set(texts)}
-    counts = Counter(word for terms in words.values() for word in terms)
+    counts = Counter(itertools.chain.from_iterable(words.values()))
     several = sorted(text for text, terms in words.items() if len(terms) > 1)
-    shared = [text for text in several if any(counts[word] > 1 for word in words[text])]
+    shared = []
+    for text in several:
+        if any(counts[word] > 1 for word in words[text]):
+            shared.append(text)
+
     if shared and 2 * len(shared) >= len(several):
         _logger.warning(
             "%s: each cell is read as one label, such as %.60r. If it has several labels, write "
             "commas between them",
-            *(source, shared[0]),
+            source,
+            shared[0],
         )

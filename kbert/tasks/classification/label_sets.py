@@ -4,6 +4,7 @@ A cell is a list of labels or their numbers (`kbert.tasks.classification.label_c
 0 and 1 with one number for each label (multi-hot), as scikit-learn and transformers have.
 """
 
+import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -47,22 +48,28 @@ def read_label_sets(
         ValueError: a cell that may be read in several ways, or in none.
     """
     lists = split_cells(cells, names.known)
-    if (count := _count_flags(lists, names)) is None:
+    count = _count_flags(lists, names)
+    if count is None:
         _refuse_flags(cells, lists, names)
         return _read_names(cells, lists, names), None
-    if names.multi_hot is None and _may_be_numbers([v for v in lists if v], names):
+
+    flag_lists = [values for values in lists if values]
+    if names.multi_hot is None and _may_be_numbers(flag_lists, names):
         _logger.warning(
             "%s: %.60r is read as a 0 or 1 for each label, not as the numbers of two labels",
-            *(data_of(cells[0].location), cells[0].value),
+            data_of(cells[0].location),
+            cells[0].value,
         )
-    labels = tuple(names.all) or tuple(map(str, range(count)))
-    label_sets = [
-        tuple(label for label, value in zip(labels, values, strict=True) if _flag_of(value))
-        if values
-        else ()
-        for values in lists
-    ]
-    return label_sets, labels
+    labels = tuple(names.all) or tuple(str(number) for number in range(count))
+    return [_read_flags(values, labels) for values in lists], labels
+
+
+def _read_flags(values: list, labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels with a 1 in a row of 0 and 1, which may be empty."""
+    if not values:
+        return ()
+    pairs = zip(labels, values, strict=True)
+    return tuple(label for label, value in pairs if _flag_of(value))
 
 
 def _read_names(
@@ -112,7 +119,9 @@ def _flag_of(value) -> bool | None:
     """Return whether a value is 1, and None if it is neither 0 nor 1."""
     if isinstance(value, str):
         return _FLAGS.get(value.strip().lower())
-    return bool(value) if isinstance(value, (bool, int, float)) and value in (0, 1) else None
+    if isinstance(value, (bool, int, float)) and value in (0, 1):
+        return bool(value)
+    return None
 
 
 def _count_flags(lists: Sequence[list], names: LabelNames) -> int | None:
@@ -150,9 +159,11 @@ def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], names: LabelName
             "If there is such a column for each label, name them: "
             f"{name_setting('label_columns')}. If there is one label alone, take the task classify"
         )
+
     count = len(names.all) or "one for each of two labels or more"
     for cell, values in zip(cells, lists, strict=True):
-        if _repeats(values) or any(isinstance(value, (bool, float)) for value in values):
+        has_flags = any(isinstance(value, (bool, float)) for value in values)
+        if has_flags or _repeats(values):
             raise ValueError(
                 f'{cell.location}: "{cell.column}" looks like a 0 or 1 for each label, but then '
                 f"all rows must have as many numbers, {count}, got {cell.value!r:.60}"
@@ -164,8 +175,10 @@ def _refuse_numbers(cells: Sequence[Cell], lists: Sequence[list]) -> None:
 
     Rows that all have as many numbers have one for each label.
     """
-    if any(parse_number(value) is None for values in lists for value in values):
+    all_values = itertools.chain.from_iterable(lists)
+    if any(parse_number(value) is None for value in all_values):
         return
+
     widths = {len(values) for values in lists if values}
     has_columns = len(widths) == 1 and widths != {1}
     for cell, values in zip(cells, lists, strict=True):

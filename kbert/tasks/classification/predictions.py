@@ -26,12 +26,15 @@ def describe_classes(
     log_probs = log_softmax(logits)
     losses = -log_probs[np.arange(len(gold)), gold]
     predicted = log_probs.argmax(-1)
+
     examples = []
     for number in pick_worst(losses):
         probs = np.exp(log_probs[number])
-        right, answer = (name_classes(probs, each[number], labels) for each in (gold, predicted))
+        right = name_classes(probs, gold[number], labels)
+        answer = name_classes(probs, predicted[number], labels)
         is_wrong = bool(gold[number] != predicted[number])
         examples.append(make_example(records[number], right, answer, losses[number], is_wrong))
+
     counts = count_confusions(gold, predicted, labels)
     return Predictions(len(gold), examples=examples, **counts)
 
@@ -43,8 +46,10 @@ def describe_numbers(
     errors = np.abs(gold - predicted)
     examples = []
     for number in pick_worst(errors):
-        right, answer = ((AnswerProb(f"{each[number]:.4g}"),) for each in (gold, predicted))
+        right = (AnswerProb(f"{gold[number]:.4g}"),)
+        answer = (AnswerProb(f"{predicted[number]:.4g}"),)
         examples.append(make_example(records[number], right, answer, errors[number], True))
+
     points = pick_points(gold, predicted)
     return Predictions(len(gold), points=points, examples=examples, error="absolute error")
 
@@ -56,12 +61,15 @@ def describe_label_sets(
     logits = np.asarray(logits, np.float64)
     losses = np.logaddexp(0.0, np.where(gold, -logits, logits)).mean(1)
     predicted = logits > 0
+
     examples = []
     for number in pick_worst(losses):
         probs = 1 / (1 + np.exp(-logits[number]))
-        right, answer = (_name_labels(labels, each[number], probs) for each in (gold, predicted))
+        right = _name_labels(labels, gold[number], probs)
+        answer = _name_labels(labels, predicted[number], probs)
         is_wrong = bool((gold[number] != predicted[number]).any())
         examples.append(make_example(records[number], right, answer, losses[number], is_wrong))
+
     counts = count_label_sets(gold, predicted, labels)
     return Predictions(len(gold), examples=examples, **counts)
 
@@ -69,7 +77,10 @@ def describe_label_sets(
 def _name_labels(labels: Sequence[str], holds: np.ndarray, probs: np.ndarray) -> tuple:
     """Return the labels that hold, each with its probability."""
     numbers = np.flatnonzero(holds).tolist()
+    if not numbers:
+        return (AnswerProb("no label"),)
+
     answers = [AnswerProb(labels[number], float(probs[number])) for number in numbers[:_MOST_NAMED]]
     if len(numbers) > _MOST_NAMED:
         answers.append(AnswerProb(f"{len(numbers) - _MOST_NAMED} more"))
-    return tuple(answers) or (AnswerProb("no label"),)
+    return tuple(answers)

@@ -9,7 +9,7 @@ as tf.data has them.
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from kbert.data.labelled.cells import are_row_numbers, parse_number
 from kbert.data.labelled.columns import (
@@ -73,14 +73,15 @@ def find_columns(
     labels = _find_first(roles, first_labels, LABELS, MORE_LABELS)
     if "label" in labels:
         labels = ["label"]
-    if len(texts) != 1 or len(labels) != (0 if label_columns else 1):
-        listed = ", ".join(map(str, names))
+    num_labels = 0 if label_columns else 1
+    if len(texts) != 1 or len(labels) != num_labels:
+        listed = ", ".join(str(name) for name in names)
         raise ValueError(
             f"{location}: expected a column text (or text and pair) and a column label, got "
             f"{listed[:80]}: {say_how_to_name()}"
         )
 
-    indices = tuple(map(roles.index, texts[0]))
+    indices = tuple(roles.index(name) for name in texts[0])
     weight = roles.index("weight") if options.weight is not None else None
     if label_columns:
         return Columns(indices, labels=label_columns, weight=weight)
@@ -90,11 +91,12 @@ def find_columns(
 def _find_texts(roles: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the columns of texts, in pairs where there are two; "text" goes first."""
     texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(roles)]
-    texts = texts or [(name,) for name in _find_first(roles, TEXTS, MORE_TEXTS)]
-    texts = [columns for columns in texts if "text" in columns] or texts
-    if "text" in roles and "text" not in texts[0]:
-        return [("text",)]
-    return texts
+    if not texts:
+        texts = [(name,) for name in _find_first(roles, TEXTS, MORE_TEXTS)]
+    with_text = [columns for columns in texts if "text" in columns]
+    if with_text:
+        return with_text
+    return [("text",)] if "text" in roles else texts
 
 
 def _find_first(roles: Sequence[str], *groups: Sequence[str]) -> list[str]:
@@ -111,25 +113,31 @@ def number_columns(lines: Sequence[Row]) -> Columns:
     location, first = lines[0]
     count = len(first)
     if count not in (2, 3):
-        is_csv = is_comma_separated(Path(data_of(location)))
-        many = (
-            "s: name those to read, as the header does or by number, such as "
-            + write_settings(text_column="1", label_column="2", no_header=True)
-            + (f". Or{WAY_TO_QUOTE.removeprefix(':')}" if is_csv else "")
-        )
-        raise ValueError(
-            f"{location}: {EXPECTED}, between {'commas' if is_csv else 'tabs'}, got {count} column"
-            + (many if count > 1 else "")
-        )
-
+        _refuse_width(location, count)
     if count == 3:
         _refuse_numbers(lines)
         _logger.warning(
             "%s: the columns are read as text, second text, label. If the first is no text, "
             "give %s",
-            *(data_of(location), _number_options("2", "3")),
+            data_of(location),
+            _number_options("2", "3"),
         )
     return Columns(tuple(range(count - 1)), count - 1)
+
+
+def _refuse_width(location: str, count: int) -> NoReturn:
+    """Raise a ValueError for lines of fewer than two columns, or of more than three."""
+    is_csv = is_comma_separated(Path(data_of(location)))
+    separator = "commas" if is_csv else "tabs"
+    error = f"{location}: {EXPECTED}, between {separator}, got {count} column"
+    if count < 2:
+        raise ValueError(error)
+
+    settings = write_settings(text_column="1", label_column="2", no_header=True)
+    error += f"s: name those to read, as the header does or by number, such as {settings}"
+    if is_csv:
+        error += f". Or{WAY_TO_QUOTE.removeprefix(':')}"
+    raise ValueError(error)
 
 
 def _refuse_numbers(lines: Sequence[Row]) -> None:
@@ -154,7 +162,10 @@ def _number_options(text: str, label: str) -> str:
 
 def _list_column(lines: Sequence[Row], column: int) -> list[str]:
     """Return the cells of a column; "" in a line that is too short."""
-    return [cells[column] if column < len(cells) else "" for _, cells in lines]
+    column_cells = []
+    for _, cells in lines:
+        column_cells.append(cells[column] if column < len(cells) else "")
+    return column_cells
 
 
 def name_cells(row) -> tuple[Sequence, Sequence] | None:
@@ -194,11 +205,12 @@ def refuse_weights(
 
     If the labels are known, as a model's are, weights are refused as unknown labels.
     """
-    if options.known_labels or options.text_pair is not None:
+    if options.known_labels or options.text_pair is not None or not layout.is_of_tuples:
         return
     seconds = [record.pair for record in records]
     different = len(set(seconds))
-    if not layout.is_of_tuples or None in seconds or not 2 <= different <= len(seconds) / 2:
+    repeat = 2 <= different <= len(seconds) / 2
+    if None in seconds or not repeat:
         return
     if all(parse_number(label) is not None for label in labels):
         got = f"{different} different second texts in {len(seconds):,} examples, before numbers"
@@ -227,12 +239,15 @@ def has_no_consensus(row: TableRow) -> bool:
 
 def read_texts(row: TableRow) -> tuple[str, str | None]:
     """Return the text of a row, and the second text if there is one."""
-    first, *others = row.layout.columns.texts
     titles, location = row.layout.titles, row.location
+    first, *pair = row.layout.columns.texts
     text = text_of(row.cells[first], titles[first], location)
-    if not others or row.cells[others[0]] is None:
+    if not pair:
         return text, None
-    second = others[0]
+
+    second = pair[0]
+    if row.cells[second] is None:
+        return text, None
     return text, text_of(row.cells[second], titles[second], location)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import logging
 import re
 from collections import Counter
@@ -91,6 +92,7 @@ def finish_classes(records: LabelledRecords, layout: TableLayout, options: Colum
         for index, record in enumerate(records):
             if record.label in whole and record.label not in options.known_labels:
                 records[index] = record._replace(label=record.label.partition(".")[0])
+
     labels_in_order = [record.label for record in records]
     refuse_weights(records, labels_in_order, layout, options)
     check_repeated_labels(records, labels_in_order, layout, options)
@@ -130,7 +132,8 @@ def warn_of_class_names(
     if records.labels and _are_numbers(records.labels):
         _logger.warning(
             "%s: the numbers to predict are the names of the classes, %s",
-            *(data_of(records[0].location), first_few(records.labels)),
+            data_of(records[0].location),
+            first_few(records.labels),
         )
 
 
@@ -162,24 +165,25 @@ def finish_label_sets(
         records.labels = _name_label_columns(layout)
         return
 
-    cells = [
-        record.label
-        if isinstance(record.label, Cell)
-        else Cell(record.label, "label", record.location)
-        for record in records
-    ]
     known = LabelNames(tuple(options.known_labels), records.labels, records.multi_hot)
-    label_sets, all_names = read_label_sets(cells, known)
+    label_sets, all_names = read_label_sets([_get_cell(record) for record in records], known)
     for index, label_set in enumerate(label_sets):
         records[index] = records[index]._replace(label=label_set)
     records.multi_hot = all_names is not None
     records.labels = all_names or records.labels
 
-    labels = [label for record in records for label in record.label]
+    labels = list(itertools.chain.from_iterable(label_sets))
     refuse_weights(records, labels, layout, options)
     check_repeated_labels(records, labels, layout, options)
     if len(label_sets[0]) == 1:
         warn_of_header(records, label_sets[0], labels, layout, options)
+
+
+def _get_cell(record: Labelled) -> Cell:
+    """Return the label cell of a record as it is read, or of one that the user made."""
+    if isinstance(record.label, Cell):
+        return record.label
+    return Cell(record.label, "label", record.location)
 
 
 def number_columns_of_sets(lines: Sequence[Row]) -> Columns:
@@ -206,12 +210,14 @@ def has_known_label(cell: str, known_labels: Collection[str]) -> bool:
 
 def check_texts(record: Labelled, first: Labelled, location: str) -> None:
     """Raise a ValueError for a pair of texts among single texts, or the reverse."""
-    if (record.pair is None) != (first.pair is None):
-        kinds = ["a pair of texts", "a single text"]
-        before, got = kinds if record.pair is None else reversed(kinds)
-        raise ValueError(
-            f"{location}: expected {before} as before, got {got}: leave one of the two kinds out"
-        )
+    if (record.pair is None) == (first.pair is None):
+        return
+    before, got = "a single text", "a pair of texts"
+    if record.pair is None:
+        before, got = got, before
+    raise ValueError(
+        f"{location}: expected {before} as before, got {got}: leave one of the two kinds out"
+    )
 
 
 def _name_label_columns(layout: TableLayout) -> tuple[str, ...]:
@@ -225,9 +231,9 @@ def check_repeated_labels(
 
     Columns that the user named, and labels that the data or a model know, are not checked.
     """
-    different = len(set(labels))
     if not layout.names or options.names or options.known_labels or records.labels:
         return
+    different = len(set(labels))
     if len(records) <= _FEW or 2 * different <= len(labels):
         return
 
@@ -253,12 +259,11 @@ def _order_columns(layout: TableLayout, names: Sequence[str]) -> str:
 
 def _name_options(names: Sequence[str], layout: TableLayout) -> str:
     """Return the settings that name the columns of a text, a second text if any, and a label."""
-    text, *pair, label = (str(name)[:40] for name in names)
+    text, *pair, label = [str(name)[:40] for name in names]
+    second = pair[0] if pair else None
+    no_header = True if layout.has_header is False else None
     return write_settings(
-        text_column=text,
-        text_pair_column=pair[0] if pair else None,
-        label_column=label,
-        no_header=True if layout.has_header is False else None,
+        text_column=text, text_pair_column=second, label_column=label, no_header=no_header
     )
 
 
@@ -271,20 +276,23 @@ def warn_of_header(
 ) -> None:
     """Log that line 1 may be a header with names of its own: its labels occur nowhere else."""
     is_checked = layout.has_header is False and not (options.no_header or options.known_labels)
-    if not is_checked or len(records) <= _FEW:
+    if not is_checked or len(records) <= _FEW or not labels_of_first:
         return
+
     counts = Counter(labels)
-    others = [counts[label] for label in counts if label not in labels_of_first]
     is_alone = all(counts[label] == 1 for label in labels_of_first)
-    if not (labels_of_first and is_alone and others and min(others) > 1):
+    further = [count for label, count in counts.items() if label not in labels_of_first]
+    if not is_alone or not further or min(further) == 1:
         return
 
     first = records[0]
-    names = [first.text, *([first.pair] if first.pair is not None else []), *labels_of_first]
+    texts = [first.text] if first.pair is None else [first.text, first.pair]
+    header_layout = dataclasses.replace(layout, has_header=True)
     _logger.warning(
         "%s: the label %s occurs in this line alone. If the line is a header, give %s",
-        *(first.location, " and ".join(map(repr, labels_of_first))),
-        _name_options(names, dataclasses.replace(layout, has_header=True)),
+        first.location,
+        " and ".join(repr(label) for label in labels_of_first),
+        _name_options([*texts, *labels_of_first], header_layout),
     )
 
 

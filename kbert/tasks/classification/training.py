@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,10 @@ class Classification(Task):
         # the confusion matrix, where it is not 0: resampled much faster than single texts
         cells, counts = np.unique(gold * len(labels) + predicted, return_counts=True)
         pairs = np.divmod(cells, len(labels))
-        expected, answers = ([labels[n] for n in numbers] for numbers in (gold, predicted))
-        return Scores(pairs, compute, counts, describe_one_class(expected, answers, "examples"))
+        expected = [labels[n] for n in gold]
+        answers = [labels[n] for n in predicted]
+        warning = describe_one_class(expected, answers, "examples")
+        return Scores(pairs, compute, counts, warning)
 
     def find_positive(self, labels: Sequence[str]) -> str | None:
         """Return the label that f1 is of; None: it is the mean of all labels' F1.
@@ -97,7 +99,8 @@ class Classification(Task):
         return {"labels": Counter(record.label for record in records)}
 
     def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
-        known, right = ([record.label for record in records] for records in (train, dev))
+        known = [record.label for record in train]
+        right = [record.label for record in dev]
         return find_majority(known, right, "label")
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
@@ -145,7 +148,8 @@ class Regression(Task):
         return Scores((gold, predicted), compute)
 
     def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
-        known, right = ([record.label for record in records] for records in (train, dev))
+        known = [record.label for record in train]
+        right = [record.label for record in dev]
         return find_mean_baseline(known, right)
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
@@ -164,7 +168,7 @@ class MultiLabel(Task):
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the data's own labels, else in order; raise a ValueError if no text has one."""
-        labels = {label for record in records for label in record.label}
+        labels = set(_iterate_labels(records))
         warn_of_missing_labels(",".join(record.label) or "no label" for record in records)
         if not labels:
             raise ValueError(f"{data_of(records[0].location)} must have labels, got none at all")
@@ -183,6 +187,7 @@ class MultiLabel(Task):
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy: of texts whose labels are all right; f1: of all together; the labels' means."""
         gold = np.stack(examples.labels[CLASSIFIER]) > 0.5
+        logits = np.stack(outputs[CLASSIFIER])
 
         def compute(gold, logits):
             predicted = logits > 0
@@ -193,27 +198,24 @@ class MultiLabel(Task):
                 "map": metrics.mean_average_precision(gold, logits),
             }
 
-        logits = np.stack(outputs[CLASSIFIER])
-        predicted, warning = logits > 0, ""
+        warning = ""
+        predicted = logits > 0
         if (predicted == predicted[0]).all():
-            expected, answers = (
-                [_name_labels(labels, row) for row in rows] for rows in (gold, predicted)
-            )
+            expected = [_name_labels(labels, row) for row in gold]
+            answers = [_name_labels(labels, row) for row in predicted]
             warning = describe_one_class(expected, answers, "examples", "sets of labels")
         return Scores((gold, logits), compute, warning=warning)
 
     def count_labels(self, records: Sequence[Labelled]) -> dict[str, Any]:
         return {
-            "labels": Counter(label for record in records for label in record.label),
+            "labels": Counter(_iterate_labels(records)),
             "without_a_label": sum(not record.label for record in records),
         }
 
     def find_baseline(self, train: Sequence[Labelled], dev: Sequence[Labelled]) -> Baseline:
         """Return that of the most frequent set of labels."""
-        known, right = (
-            [", ".join(sorted(record.label)) or "no label" for record in records]
-            for records in (train, dev)
-        )
+        known = [_join_labels(record) for record in train]
+        right = [_join_labels(record) for record in dev]
         return find_majority(known, right, "set of labels")
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
@@ -221,9 +223,20 @@ class MultiLabel(Task):
         return describe_label_sets(records, gold, np.stack(outputs[CLASSIFIER]), labels)
 
 
+def _iterate_labels(records: Sequence[Labelled]) -> Iterator[str]:
+    """Yield the labels of records that have several each."""
+    for record in records:
+        yield from record.label
+
+
+def _join_labels(record: Labelled) -> str:
+    return ", ".join(sorted(record.label)) or "no label"
+
+
 def _name_labels(labels: Sequence[str], holds: np.ndarray) -> str:
     """Return the labels that hold, between commas."""
-    return ", ".join(label for label, does in zip(labels, holds, strict=True) if does) or "no label"
+    names = [label for label, does in zip(labels, holds, strict=True) if does]
+    return ", ".join(names) or "no label"
 
 
 def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[str, ...]:
@@ -242,8 +255,8 @@ def number_labels(records: Sequence[Labelled], labels: Sequence[str]) -> list[li
     ids = {label: number for number, label in enumerate(labels)}
     numbers = []
     for record in records:
-        own = (record.label,) if isinstance(record.label, str) else record.label
-        numbers.append([number_label(label, ids, record.location) for label in own])
+        names = (record.label,) if isinstance(record.label, str) else record.label
+        numbers.append([number_label(name, ids, record.location) for name in names])
     return numbers
 
 
@@ -251,16 +264,15 @@ def encode_texts(
     records: Sequence[Labelled], tokenizer, max_length: int, labels: Sequence
 ) -> Examples:
     """Encode the texts of records, all pairs or none; a warning counts the truncated ones."""
-    pairs = sum(record.pair is not None for record in records)
-    if 0 < pairs < len(records):
+    texts = [record.text for record in records]
+    pairs = [record.pair for record in records if record.pair is not None]
+    if 0 < len(pairs) < len(records):
         raise ValueError(
             "records must all be pairs of texts, or none, got both: leave one of the two kinds out"
         )
-    second = [record.pair for record in records if record.pair is not None]
-    texts = [record.text for record in records]
-    ids, segments = encode_in_portions(
-        texts, second or None, tokenizer, max_length, data_of(records[0].location)
-    )
+
+    source = data_of(records[0].location)
+    ids, segments = encode_in_portions(texts, pairs or None, tokenizer, max_length, source)
     return Examples(ids, segments, {CLASSIFIER: labels}, weights=list_weights(records))
 
 

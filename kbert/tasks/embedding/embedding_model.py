@@ -35,21 +35,25 @@ class EmbeddingModel(PlannedModel):
         return encoder_of(model)
 
     def find_untrained(self) -> set[str]:
-        new = {*untrained_weights.find_untrained(self.source)}
-        if not self.source.spec.has_pooler and self.spec.has_pooler:
+        new = set(untrained_weights.find_untrained(self.source))
+        if self.spec.has_pooler and not self.source.spec.has_pooler:
             new.add(names.POOLER)
         return new & {*self.trained.frozen, names.POOLER}
 
     def make_bert(self, layers) -> Bert:
-        source = self.source
-        if self.spec.has_pooler:  # the source's, which is not trained
-            has_pooler = source.spec.has_pooler
-            pooler = source.model.get_layer(names.POOLER) if has_pooler else None
-            layers = layers | {names.POOLER: pooler}
-            if not has_pooler:
-                _logger.warning("newly initialized (not in the checkpoint): %s", names.POOLER)
+        if self.spec.has_pooler:
+            layers = layers | {names.POOLER: self._find_pooler()}
         model = build_with(self.spec, layers)
+
+        source = self.source
         return Bert(source.config, self.spec.head, model, source.tokenizer, sentence=self.sentence)
+
+    def _find_pooler(self):
+        """Return the source's pooler, which is not trained; None, with a warning: it has none."""
+        if self.source.spec.has_pooler:
+            return self.source.model.get_layer(names.POOLER)
+        _logger.warning("newly initialized (not in the checkpoint): %s", names.POOLER)
+        return None
 
 
 def encoder_of(model):

@@ -39,7 +39,8 @@ class EmbeddingEvaluation(Evaluation):
 
     def __call__(self, predict: Callable, outputs: Sequence[str] = ()) -> EvaluationResult:
         """Return the metrics of `score_embeddings`; those of truncated embeddings have a suffix."""
-        embeddings = np.stack([one for (one,) in self.predict_sequences(predict)])  # (texts, H)
+        sequences = self.predict_sequences(predict)
+        embeddings = np.stack([embedding for (embedding,) in sequences])  # (texts, H)
         scores = score_lengths(self.kind, self.examples, embeddings, self.dimensions)
         pairs = pair_cosines(self.kind, self.examples, embeddings)
 
@@ -71,20 +72,20 @@ def score_lengths(
 ) -> dict[str, Scores]:
     """Return the scores of whole embeddings, "", and of those cut to dimensions, "_64"."""
     width = embeddings.shape[1]
-    suffixes = {f"_{size}": size for size in dimensions or () if size < width}
-    return {
-        suffix: score_embeddings(kind, examples, embeddings[:, :size])
-        for suffix, size in {"": width, **suffixes}.items()
-    }
+    scores = {"": score_embeddings(kind, examples, embeddings)}
+    for size in dimensions or ():
+        if size < width:
+            scores[f"_{size}"] = score_embeddings(kind, examples, embeddings[:, :size])
+    return scores
 
 
 def collect_metrics(scores: Mapping[str, Scores]) -> dict[str, float]:
     """Return the metrics of scores by suffix, by name and suffix."""
-    return {
-        name + suffix: value
-        for suffix, each in scores.items()
-        for name, value in each.metrics().items()
-    }
+    metrics_by_name = {}
+    for suffix, length_scores in scores.items():
+        for name, value in length_scores.metrics().items():
+            metrics_by_name[name + suffix] = value
+    return metrics_by_name
 
 
 def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Scores:
@@ -95,33 +96,57 @@ def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -
     accuracy, the fraction with the positive nearer than every negative. Labelled sentences have
     recall@k, the fraction with a sentence of the same label among the k nearest.
     """
-    unit, columns = _scale_to_one(embeddings), examples.columns
+    unit = _scale_to_one(embeddings)
+    columns = examples.columns
     if kind == "scored pairs":
         cosines = np.sum(unit[columns[:, 0]] * unit[columns[:, 1]], 1)
-        metrics.warn_of_constant(scores=examples.scores, predictions=cosines)
-        correlations = {"spearman": metrics.spearman, "pearson": metrics.pearson}
-        return Scores(
-            (examples.scores, cosines),
-            lambda *both: {name: compute(*both) for name, compute in correlations.items()},
-        )
+        return _score_cosines(examples.scores, cosines)
     if kind == "labelled sentences":
-        sentences, every = unit[columns[:, 0]], np.arange(len(columns))
-        nearest = _find_nearest(sentences, every, every)[:, : len(every) - 1]  # the last is itself
-        hits = examples.groups[nearest] == examples.groups[:, None]
-        return Scores((np.stack([hits[:, :k].any(1) for k in NEAREST], 1),), _average)
-    retrieval = score_retrieval(unit, columns)
+        return _score_neighbours(unit[columns[:, 0]], examples.groups)
     if kind == "pairs":
-        return retrieval
+        return score_retrieval(unit, columns)
+    return _score_triplets(unit, columns)
+
+
+def _score_cosines(scores: np.ndarray, cosines: np.ndarray) -> Scores:
+    """Return spearman and pearson of the scores of pairs and of their cosines, (N,) each."""
+
+    def compute(scores, cosines):
+        return {
+            "spearman": metrics.spearman(scores, cosines),
+            "pearson": metrics.pearson(scores, cosines),
+        }
+
+    metrics.warn_of_constant(scores=scores, predictions=cosines)
+    return Scores((scores, cosines), compute)
+
+
+def _score_neighbours(sentences: np.ndarray, groups: np.ndarray) -> Scores:
+    """Return recall@k of sentences, float (N, H), whose labels are numbers, int (N,)."""
+    everything = np.arange(len(sentences))
+    nearest = _find_nearest(sentences, everything, everything)
+    neighbours = nearest[:, : len(everything) - 1]  # the last is the sentence itself
+
+    hits = groups[neighbours] == groups[:, None]
+    recall = [hits[:, :k].any(1) for k in NEAREST]
+    return Scores((np.stack(recall, 1),), _average)
+
+
+def _score_triplets(unit: np.ndarray, columns: np.ndarray) -> Scores:
+    """Return the metrics of `score_retrieval`, and accuracy; its counts are per query."""
+    retrieval = score_retrieval(unit, columns)
     cosines = np.einsum("nh,nch->nc", unit[columns[:, 0]], unit[columns[:, 1:]])
-    correct = (cosines[:, :1] > cosines[:, 1:]).all(1)
+    is_correct = (cosines[:, :1] > cosines[:, 1:]).all(1)
+
     queries = np.unique(columns[:, 0], return_inverse=True)[1]
+    correct_per_query = np.bincount(queries, is_correct)
+    triplets_per_query = np.bincount(queries)
 
-    def compute(correct, triplets, *others):
+    def compute(correct, triplets, *per_query):
         accuracy = float(correct.sum() / triplets.sum())
-        return {"accuracy": accuracy} | retrieval.compute(*others)
+        return {"accuracy": accuracy} | retrieval.compute(*per_query)
 
-    counts = np.bincount(queries, correct), np.bincount(queries)
-    return Scores((*counts, *retrieval.columns), compute)
+    return Scores((correct_per_query, triplets_per_query, *retrieval.columns), compute)
 
 
 def score_retrieval(unit: np.ndarray, columns: np.ndarray) -> Scores:
@@ -136,13 +161,16 @@ def score_retrieval(unit: np.ndarray, columns: np.ndarray) -> Scores:
     correct: dict[int, set[int]] = {}
     for query, text in columns[:, :2].tolist():
         correct.setdefault(query, set()).add(text)
-    own = {query for query, texts in correct.items() if query in texts}
-    nearest = _find_nearest(unit, sorted(correct), np.unique(columns[:, 1:]), own)
+    queries = sorted(correct)
+    self_matches = {query for query, texts in correct.items() if query in texts}
+
+    nearest = _find_nearest(unit, queries, np.unique(columns[:, 1:]), self_matches)
     per_query = []  # recall@k for each k, and 1 / the rank of the first correct one
-    for query, texts in zip(sorted(correct), nearest.tolist(), strict=True):
+    for query, texts in zip(queries, nearest.tolist(), strict=True):
         hits = [text in correct[query] for text in texts]
         recall = [sum(hits[:k]) / len(correct[query]) for k in NEAREST]
-        per_query.append([*recall, 1 / (hits.index(True) + 1) if any(hits) else 0.0])
+        reciprocal_rank = 1 / (hits.index(True) + 1) if any(hits) else 0.0
+        per_query.append([*recall, reciprocal_rank])
     return Scores((np.array(per_query),), _average)
 
 
@@ -153,18 +181,21 @@ def _average(per_query: np.ndarray) -> dict[str, float]:
 
 
 def _find_nearest(
-    unit: np.ndarray, queries, corpus: np.ndarray, own: Collection[int] = ()
+    unit: np.ndarray, queries, corpus: np.ndarray, self_matches: Collection[int] = ()
 ) -> np.ndarray:
     """Return the nearest texts of the corpus to each query, int (queries, k); ties in order.
 
-    A query itself is last, unless it is one of `own`.
+    A query itself is last, unless it is one of `self_matches`.
     """
-    texts, nearest = unit[corpus], []
+    texts = unit[corpus]
+    nearest = []
     for start in range(0, len(queries), _AT_ONCE):
         chunk = queries[start : start + _AT_ONCE]
         scores = unit[chunk] @ texts.T
         for row, query in enumerate(chunk):
-            if query not in own:
+            if query not in self_matches:
                 scores[row, corpus == query] = -np.inf
-        nearest.append(corpus[np.argsort(-scores, axis=1, kind="stable")[:, : NEAREST[-1]]])
+
+        order = np.argsort(-scores, axis=1, kind="stable")
+        nearest.append(corpus[order[:, : NEAREST[-1]]])
     return np.concatenate(nearest)

@@ -103,42 +103,55 @@ def embed(
     """
     tokenizer = require_tokenizer(bert, "embed")
     texts, is_single = listed(texts, "texts")
-    own = settings_of(bert, "embed") if pooling is None else bert.sentence or DEFAULT
-    method = own.pooling if pooling is None else check_pooling(pooling, POOLINGS)
-    if method != own.pooling:  # dense layers and dimensions belong to the checkpoint's pooling
-        own = dataclasses.replace(own, dense=(), dimensions=None)
+    settings = settings_of(bert, "embed") if pooling is None else bert.sentence or DEFAULT
+    method = settings.pooling if pooling is None else check_pooling(pooling, POOLINGS)
+    if method != settings.pooling:  # dense layers and dimensions belong to the checkpoint's pooling
+        settings = dataclasses.replace(settings, dense=(), dimensions=None)
     check_choice(long, LONG_TEXTS, "long")
-    if num_layers is not None and method != "last":
-        raise ValueError(
-            f"num_layers goes with pooling='last', got pooling={method!r}: leave it out"
-        )
-    num_layers = require_positive("num_layers", _LAYERS if num_layers is None else num_layers)
-    if method == "last" and num_layers > bert.config.num_hidden_layers:
-        raise ValueError(
-            f"num_layers must be at most the model's {bert.config.num_hidden_layers}, got "
-            f"{num_layers}"
-        )
+    num_layers = _check_num_layers(bert, num_layers, method)
     check_max_length(bert, max_length)
-    limit = longest(bert, own.max_length if max_length is None else max_length)
+    limit = longest(bert, settings.max_length if max_length is None else max_length)
     if limit < 3:
         raise ValueError(f"max_length must be at least 3, [CLS], a token and [SEP], got {limit}")
-    prompt = choose_prompt(own, prompt_name, prompt)
-    count = len(texts)
-    texts = prepare_texts(tokenizer, own, texts or [""], prompt)  # one row says how long rows are
-    skip = count_prompt_tokens(tokenizer, own, prompt)
+
+    prompt = choose_prompt(settings, prompt_name, prompt)
+    skip = count_prompt_tokens(tokenizer, settings, prompt)
     if skip and long == "window":
         raise ValueError("long='window' needs a model that pools its prompt's tokens too")
     if skip >= limit:
         raise ValueError(f"max_length must be more than the prompt's {skip} tokens, got {limit}")
-    num_layers = num_layers if method == "last" else 1
-    function = _get_function(bert, method, own.dense, precision, num_layers, skip)
-    embeddings = _embed_texts(bert, function, texts, limit, long == "window", batch_size, progress)
-    if own.normalize and normalize is not False:
+
+    count = len(texts)
+    texts_or_one = texts or [""]  # one row says how long rows are
+    prepared = prepare_texts(tokenizer, settings, texts_or_one, prompt)
+    function = _get_function(bert, method, settings.dense, precision, num_layers, skip)
+    embeddings = _embed_texts(
+        bert, function, prepared, limit, long == "window", batch_size, progress
+    )
+    if settings.normalize and normalize is not False:
         embeddings = _normalize(embeddings)
-    embeddings = embeddings[:count, : own.dimensions]
+    embeddings = embeddings[:count, : settings.dimensions]
     if normalize:
         embeddings = _normalize(embeddings)
     return embeddings[0] if is_single else embeddings
+
+
+def _check_num_layers(bert: Bert, num_layers: int | None, method) -> int:
+    """Return the number of hidden states that a pooling method uses: 1 for all but "last"."""
+    if num_layers is not None and method != "last":
+        raise ValueError(
+            f"num_layers goes with pooling='last', got pooling={method!r}: leave it out"
+        )
+    if method != "last":
+        return 1
+
+    num_layers = require_positive("num_layers", _LAYERS if num_layers is None else num_layers)
+    if num_layers > bert.config.num_hidden_layers:
+        raise ValueError(
+            f"num_layers must be at most the model's {bert.config.num_hidden_layers}, got "
+            f"{num_layers}"
+        )
+    return num_layers
 
 
 def embed_ids(
@@ -148,13 +161,14 @@ def embed_ids(
 
     The checkpoint's pooling is used, else the mean; `prepare_texts` has added its prompt.
     """
-    own = settings_of(bert, "evaluate")
-    function = _get_function(bert, own.pooling, own.dense, precision)
-    embeddings: list = [None] * len(ids)
+    settings = settings_of(bert, "evaluate")
+    function = _get_function(bert, settings.pooling, settings.dense, precision)
     sequences = [(list(sequence), [0] * len(sequence)) for sequence in ids]
+
+    embeddings: list = [None] * len(ids)
     for index, (embedding,) in run_sequences(bert, function, sequences, batch_size):
         embeddings[index] = embedding
-    return np.stack(embeddings)[:, : own.dimensions]
+    return np.stack(embeddings)[:, : settings.dimensions]
 
 
 @printable.escape_errors()
@@ -226,23 +240,31 @@ def compare(similarity: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def check_finite(embeddings: np.ndarray, name: str) -> None:
     """Raise a ValueError that names the rows with NaN or infinity."""
-    bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=tuple(range(1, embeddings.ndim))))
-    if bad.size:
-        listed = ", ".join(map(str, bad[:10])) + (", …" if bad.size > 10 else "")
-        raise ValueError(
-            f"{name} must be finite, got NaN or infinity in {bad.size} of {len(embeddings)} rows, "
-            f"counted from 0: {listed}"
-        )
+    inner_axes = tuple(range(1, embeddings.ndim))
+    is_finite = np.isfinite(embeddings).all(axis=inner_axes)
+    bad = np.flatnonzero(~is_finite)
+    if not bad.size:
+        return
+
+    indices = ", ".join(str(index) for index in bad[:10])
+    if bad.size > 10:
+        indices += ", …"
+    raise ValueError(
+        f"{name} must be finite, got NaN or infinity in {bad.size} of {len(embeddings)} rows, "
+        f"counted from 0: {indices}"
+    )
 
 
 def _normalize_safely(embeddings: np.ndarray) -> np.ndarray:
     """Scale embeddings to length 1, by the largest number first: squares overflow; zeros stay."""
-    scaled = embeddings / np.maximum(np.abs(embeddings).max(axis=1, keepdims=True), 1e-30)
-    return scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-12)
+    largest = np.abs(embeddings).max(axis=1, keepdims=True)
+    scaled = embeddings / np.maximum(largest, 1e-30)
+    return _normalize(scaled)
 
 
 def _normalize(embeddings: np.ndarray) -> np.ndarray:
-    return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+    norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return embeddings / np.maximum(norms, 1e-12)
 
 
 def _get_function(
@@ -250,19 +272,17 @@ def _get_function(
 ) -> Callable:
     if pooling == "pooler" or "pooler" in tuple(pooling):
         require_pooler(bert, "pooling='pooler'")
-    return get_function(
-        bert,
-        ("embed", pooling, num_layers, dense, skip),
-        lambda model: build_pooled(model, pooling, num_layers, dense, skip),
-        precision,
-    )
+
+    def build(model):
+        return build_pooled(model, pooling, num_layers, dense, skip)
+
+    return get_function(bert, ("embed", pooling, num_layers, dense, skip), build, precision)
 
 
 def _embed_texts(
     bert: Bert, function, texts, limit: int, in_windows: bool, batch_size: int, progress: bool
 ) -> np.ndarray:
     """Return float32 (N, D): the mean over each text's windows; most texts have one."""
-    embeddings = np.zeros((len(texts), 0), "float32")
     tokenizer = require_tokenizer(bert, "embed")
 
     def encode(part: slice) -> list[list]:
@@ -271,6 +291,7 @@ def _embed_texts(
             return [_split_windows(tokenizer, encoding.ids, limit) for encoding in encodings]
         return [[encoding] for encoding in tokenizer.encode_batch(texts[part], max_length=limit)]
 
+    embeddings = np.zeros((len(texts), 0), "float32")
     for index, _, outputs in run_windows(
         bert, "embed", function, [texts], encode, batch_size, progress
     ):
@@ -283,6 +304,9 @@ def _embed_texts(
 
 
 def _split_windows(tokenizer, ids: list[int], limit: int) -> list[Window]:
-    ranges = windows(len(ids), limit - 2, (limit - 2) // 4)
-    tokens = [[tokenizer.cls_id, *ids[start:end], tokenizer.sep_id] for start, end in ranges]
-    return [Window(one, [0] * len(one)) for one in tokens]
+    width = limit - 2  # without [CLS] and [SEP]
+    split = []
+    for start, end in windows(len(ids), width, width // 4):
+        tokens = [tokenizer.cls_id, *ids[start:end], tokenizer.sep_id]
+        split.append(Window(tokens, [0] * len(tokens)))
+    return split

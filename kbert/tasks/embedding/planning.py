@@ -52,37 +52,22 @@ def plan_embeddings(request: Request, data: LabelledData, device: Device) -> Run
     dev_kind = data.dev[0].kind if data.dev else ""
 
     sentence = choose_pooling(bert, request.settings)
-    settings = dataclasses.replace(
-        request.settings, loss=choose_loss(request.settings, kind), pooling=sentence.pooling
-    )
+    loss = choose_loss(request.settings, kind)
+    settings = dataclasses.replace(request.settings, loss=loss, pooling=sentence.pooling)
     limit = length_of_examples(bert, settings.max_length)
     text_limit = min(limit, sentence.max_length or limit)
     model = _plan_model(settings, source, sentence, limit)
     _require_encoder(model.spec, model.trained, settings)
 
-    tokenizer = require_tokenizer(bert, "finetune")
-    train = TASK.encode(records, tokenizer, None, text_limit, sentence)
-    dev = None
-    if data.dev is not None:
-        dev = TASK.encode(data.dev, tokenizer, None, text_limit, sentence)
+    train, dev = _encode_data(bert, data, text_limit, sentence)
 
     def batch(lengths: Sequence[int]) -> ColumnBatches:
         return _make_batches(train, settings, bert, lengths)
 
     batches, lengths, dev_lengths = choose_lengths(settings, limit, text_limit, device, batch)
     settings = dataclasses.replace(settings, max_length=limit, lengths=lengths)
-    evaluation = None
-    if dev is not None:
-        evaluation = EmbeddingEvaluation(
-            dev,
-            settings.batch_size // settings.accumulation_steps or 1,
-            bert.config.pad_token_id,
-            dev_lengths,
-            kind=dev_kind,
-            records=data.dev or (),
-            dimensions=settings.dimensions,
-            metrics=settings.metrics or (),
-        )
+    evaluation = _make_evaluation(dev, data, settings, bert, dev_lengths)
+
     plan = make_plan(
         request,
         data,
@@ -108,13 +93,14 @@ def choose_loss(settings: FinetuningSettings, kind: str) -> str:
     """Return the loss for a kind of records; a ValueError says which ones it has."""
     known = _LOSSES_BY_KIND[kind]
     loss = settings.loss or known[0]
-    if loss not in known:
-        kinds = [other for other, losses in _LOSSES_BY_KIND.items() if loss in losses]
-        raise ValueError(
-            f"loss must be {' or '.join(known)} for {kind}, got {loss}, which is for "
-            f"{' and '.join(kinds)}"
-        )
-    return loss
+    if loss in known:
+        return loss
+
+    kinds = [other for other, losses in _LOSSES_BY_KIND.items() if loss in losses]
+    raise ValueError(
+        f"loss must be {' or '.join(known)} for {kind}, got {loss}, which is for "
+        f"{' and '.join(kinds)}"
+    )
 
 
 def _check_records(records: Sequence[TextRecord], loss: str) -> None:
@@ -127,12 +113,13 @@ def _check_records(records: Sequence[TextRecord], loss: str) -> None:
         )
     if loss != "cosine":
         return
+
     for record in records:
-        if not -1 <= (record.score or 0.0) <= 1:
+        score = record.score or 0.0
+        if not -1 <= score <= 1:
             raise ValueError(
-                f"{record.location}: scores must be -1 … 1 with loss cosine, got "
-                f"{record.score:g}: divide them, or take loss cosent, for which only their "
-                "order matters"
+                f"{record.location}: scores must be -1 … 1 with loss cosine, got {score:g}: "
+                "divide them, or take loss cosent, for which only their order matters"
             )
 
 
@@ -142,9 +129,10 @@ def choose_pooling(bert: Bert, settings: FinetuningSettings) -> SentenceSettings
     Raises:
         ValueError: a pooling, a prompt or dimensions that cannot be trained.
     """
-    sentence = bert.sentence or DEFAULT
     if settings.pooling is None:
         sentence = settings_of(bert, "finetune")
+    else:
+        sentence = bert.sentence or DEFAULT
     pooling = settings.pooling or sentence.pooling
     if pooling != sentence.pooling:
         sentence = dataclasses.replace(sentence, pooling=pooling, dense=(), dimensions=None)
@@ -161,11 +149,12 @@ def choose_pooling(bert: Bert, settings: FinetuningSettings) -> SentenceSettings
             f"pooling must be one of {', '.join(VECTOR_POOLINGS)} to be trained, got the "
             f"checkpoint's own {pooling!r}: say one"
         )
+
     hidden = bert.config.hidden_size
-    if settings.dimensions and max(settings.dimensions) > hidden:
+    largest = max(settings.dimensions or (), default=0)
+    if largest > hidden:
         raise ValueError(
-            f"dimensions must be at most the model's hidden size {hidden}, got "
-            f"{max(settings.dimensions)}"
+            f"dimensions must be at most the model's hidden size {hidden}, got {largest}"
         )
     return sentence
 
@@ -189,11 +178,23 @@ def _plan_model(
 
 def _require_encoder(spec: GraphSpec, trained: TrainedParts, settings: FinetuningSettings) -> None:
     """Raise a ValueError if nothing but the pooler, which has no share in vectors, is trained."""
-    owners = {layer.name for layer in graph_layers(spec) if layer.params}
-    if not trained.adapted and owners - trained.frozen <= {names.POOLER}:
+    with_weights = {layer.name for layer in graph_layers(spec) if layer.params}
+    trained_layers = with_weights - trained.frozen
+    if not trained.adapted and trained_layers <= {names.POOLER}:
         raise ValueError(
             f"freeze must leave a part of the encoder to train for embed, got {settings.freeze!r}"
         )
+
+
+def _encode_data(
+    bert: Bert, data: LabelledData, max_length: int, sentence: SentenceSettings
+) -> tuple[TextColumns, TextColumns | None]:
+    """Encode the training data and the dev data, if there are any."""
+    tokenizer = require_tokenizer(bert, "finetune")
+    train = TASK.encode(data.train, tokenizer, None, max_length, sentence)
+    if data.dev is None:
+        return train, None
+    return train, TASK.encode(data.dev, tokenizer, None, max_length, sentence)
 
 
 def _make_batches(
@@ -207,6 +208,27 @@ def _make_batches(
         seed=settings.seed,
         pad_id=bert.config.pad_token_id,
         lengths=lengths,
+    )
+
+
+def _make_evaluation(
+    dev: TextColumns | None,
+    data: LabelledData,
+    settings: FinetuningSettings,
+    bert: Bert,
+    lengths: Sequence[int],
+) -> EmbeddingEvaluation | None:
+    if dev is None or data.dev is None:
+        return None
+    return EmbeddingEvaluation(
+        dev,
+        settings.batch_size // settings.accumulation_steps or 1,
+        bert.config.pad_token_id,
+        lengths,
+        kind=data.dev[0].kind,
+        records=data.dev,
+        dimensions=settings.dimensions,
+        metrics=settings.metrics or (),
     )
 
 
@@ -244,12 +266,14 @@ def _refuse_duplicates(
         raise ValueError(
             "batch_size must be at least 2 with loss infonce, got 1: there are no negatives"
         )
+
     duplicates = batches.find_batch_without_negatives(settings.epochs)
-    if duplicates is not None:
-        record = records[int(duplicates.min())]
-        raise ValueError(
-            f"{record.location}: a batch of {len(duplicates)} records must have two different "
-            "texts or more on each side, got only duplicates, such as "
-            f"{record.texts[0]!r:.40}. None is a negative: take a larger batch_size, or other "
-            "data"
-        )
+    if duplicates is None:
+        return
+    record = records[int(duplicates.min())]
+    raise ValueError(
+        f"{record.location}: a batch of {len(duplicates)} records must have two different "
+        "texts or more on each side, got only duplicates, such as "
+        f"{record.texts[0]!r:.40}. None is a negative: take a larger batch_size, or other "
+        "data"
+    )

@@ -1,8 +1,9 @@
 """The tables of sentence embeddings: pairs, triplets, scored pairs, labelled sentences."""
 
+import itertools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from kbert.data.labelled.cells import are_row_numbers, is_number, parse_number
@@ -24,7 +25,8 @@ _logger = logging.getLogger("kbert")
 _FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
 _SECOND = ("positive", "answer", "document", "passage", *dict.fromkeys(pair[1] for pair in PAIRS))
 _SCORES = ("score", "similarity", "similarity_score")
-_NEGATIVES = {f"negative{between}{n}" for between in ("", "_") for n in range(100)} | {"negative"}
+_NUMBERED_NEGATIVES = itertools.product(("negative", "negative_"), range(100))
+_NEGATIVES = {"negative"} | {f"{name}{number}" for name, number in _NUMBERED_NEGATIVES}
 _LABELS = tuple(name for name in (*LABELS, *MORE_LABELS) if name not in _SCORES)
 _NAMES = frozenset({*_FIRST, *_SECOND, *_SCORES, *_LABELS, *NUMBERS, *_NEGATIVES})
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
@@ -57,22 +59,23 @@ class TextRecord(NamedTuple):
     def kind(self) -> str:
         """One of `KINDS`."""
         if self.label is not None:
-            return KINDS[0]
-        return KINDS[1] if self.score is not None else KINDS[min(len(self.texts), 3)]
+            return "labelled sentences"
+        if self.score is not None:
+            return "scored pairs"
+        return "pairs" if len(self.texts) == 2 else "triplets"
 
 
 def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Columns:
     """Return the columns of two texts, of negatives or a score, or of a text and its label."""
     roles = _name_roles(names, location, options)
-    first = [n for n, role in enumerate(roles) if role in _FIRST]
-    second = [n for n, role in enumerate(roles) if role in _SECOND and n not in first]
-    if len(first) == 2 and not second and {roles[n] for n in first} in map(set, PAIRS):
+    first = _find_roles(roles, _FIRST)
+    second = [n for n in _find_roles(roles, _SECOND) if n not in first]
+    if len(first) == 2 and not second and _is_known_pair(roles[n] for n in first):
         second = [first.pop()]  # question, sentence
 
-    negatives = [n for n, role in enumerate(roles) if role in _NEGATIVES]
-    scores = [n for n, role in enumerate(roles) if role in _SCORES]
-    label_names = LABELS if any(role in LABELS for role in roles) else _LABELS
-    labels = [n for n, role in enumerate(roles) if role in label_names]
+    negatives = _find_roles(roles, _NEGATIVES)
+    scores = _find_roles(roles, _SCORES)
+    labels = _find_roles(roles, LABELS) or _find_roles(roles, _LABELS)
     if second and not scores:
         scores, labels = labels, []
 
@@ -83,21 +86,43 @@ def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Colu
         return Columns((first[0], second[0]), score=scores[0])
     if counts == (1, 1, 0, 0):
         return Columns((first[0], second[0], *negatives))
+
+    columns = ", ".join(str(name) for name in names)
     raise ValueError(
         f"{location}: expected columns anchor and positive (and negative, or score), or text "
-        f"and label, got {', '.join(map(str, names))[:80]}: {say_how_to_name()}"
+        f"and label, got {columns[:80]}: {say_how_to_name()}"
     )
+
+
+def _find_roles(roles: Sequence[str], searched: Collection[str]) -> list[int]:
+    """Return the indices of the columns that have one of the roles."""
+    return [n for n, role in enumerate(roles) if role in searched]
+
+
+def _is_known_pair(roles: Iterable[str]) -> bool:
+    """Return whether the roles are those of two texts that belong together, in any order."""
+    pair = set(roles)
+    return any(set(known) == pair for known in PAIRS)
 
 
 def _name_roles(names: Sequence, location: str, options: ColumnOptions) -> list[str]:
     """Return what the columns are called; columns that the user names hide others of their kind."""
     roles = options.rename(names, location)
     if options.text is not None:  # negatives are not hidden
-        known = {"text", "pair", *_NEGATIVES, *_SCORES, *_LABELS}
-        roles = [role if role in known else f"column {n}" for n, role in enumerate(roles, 1)]
+        visible = {"text", "pair", *_NEGATIVES, *_SCORES, *_LABELS}
+        roles = _hide_roles(roles, {*roles} - visible)
     if options.label is not None:
-        roles = [f"column {n}" if role in _SCORES else role for n, role in enumerate(roles, 1)]
+        roles = _hide_roles(roles, _SCORES)
     return roles
+
+
+def _hide_roles(roles: Sequence[str], hidden: Collection[str]) -> list[str]:
+    """Replace the roles that are hidden by the numbers of their columns."""
+    visible = list(roles)
+    for n, role in enumerate(roles):
+        if role in hidden:
+            visible[n] = f"column {n + 1}"
+    return visible
 
 
 def number_columns(lines: Sequence[Row]) -> Columns:
@@ -113,11 +138,14 @@ def number_columns(lines: Sequence[Row]) -> Columns:
     _refuse_numbers(lines)
 
     numbers = sum(parse_number(cells[-1]) is not None for _, cells in lines)
-    if count == 3 and 2 * numbers > len(lines):  # among scores, other text is an error
+    are_most_numbers = 2 * numbers > len(lines)
+    if count == 3 and are_most_numbers:  # among scores, other text is an error
         return Columns((0, 1), score=2)
     if count == 2 and numbers == len(lines):
         return Columns((0,), 1)
-    if count == 2 and numbers == len(lines) - 1 > 0 and parse_number(first[-1]) is None:
+
+    only_first_is_text = numbers == len(lines) - 1 and parse_number(first[-1]) is None
+    if count == 2 and numbers and only_first_is_text:
         raise ValueError(
             f"{location}: {_EXPECTED}, got {first[-1]!r:.60} above numbers. If the line is a "
             f"header, {say_how_to_name()}. If it is an example of two texts, as all lines are, "
@@ -134,10 +162,13 @@ def _refuse_numbers(lines: Sequence[Row]) -> None:
         raise ValueError(
             f"{location}: {_EXPECTED}, got only row numbers in column 1: remove the column"
         )
+
     has_commas = all(_DECIMAL_COMMA.fullmatch(cells[-1]) for _, cells in lines)
     ends = [cells[2:] for _, cells in lines if len(cells) == count == 4]
-    are_numbers = all(parse_number(cell) is not None for end in ends for cell in end)
-    if has_commas or (ends and are_numbers):  # a,b,3,5
+    last_cells = itertools.chain.from_iterable(ends)
+    are_numbers = all(parse_number(cell) is not None for cell in last_cells)
+    has_halves = bool(ends) and are_numbers  # a,b,3,5
+    if has_commas or has_halves:
         raise ValueError(
             f"{location}: {_EXPECTED}, got only numbers in column {count} of {count}. If they have "
             "decimal commas, write points"
@@ -152,9 +183,15 @@ def name_cells(row) -> tuple[Sequence, Sequence] | None:
     """
     if not isinstance(row, list) or len(row) < 2:
         return None
-    if isinstance(row[-1], (int, float)) and len(row) < 4:
-        return ("text", "label") if len(row) == 2 else ("anchor", "positive", "score"), row
-    return ("anchor", "positive", *["negative"] * (len(row) - 2)), row
+
+    ends_with_number = isinstance(row[-1], (int, float))
+    if ends_with_number and len(row) == 2:
+        return ("text", "label"), row
+    if ends_with_number and len(row) == 3:
+        return ("anchor", "positive", "score"), row
+
+    negatives = ["negative"] * (len(row) - 2)
+    return ("anchor", "positive", *negatives), row
 
 
 def make_texts(row: TableRow) -> TextRecord:
@@ -164,13 +201,14 @@ def make_texts(row: TableRow) -> TextRecord:
     if len(texts) > 2 and texts[1] in texts[2:]:
         raise ValueError(f"{location}: a negative must differ from the positive, got the same text")
 
-    score = label = None
+    score = None
     if columns.score is not None:
-        score = parse_number(row.cells[columns.score])
+        cell = row.cells[columns.score]
+        score = parse_number(cell)
         if score is None:
-            raise ValueError(
-                f"{location}: the score must be a number, got {row.cells[columns.score]!r:.60}"
-            )
+            raise ValueError(f"{location}: the score must be a number, got {cell!r:.60}")
+
+    label = None
     if columns.label is not None:
         label = label_of(row.cells[columns.label], titles[columns.label], location)
     return TextRecord(texts, score, label, location)
@@ -178,29 +216,36 @@ def make_texts(row: TableRow) -> TextRecord:
 
 def check_kind(record: TextRecord, first: TextRecord, location: str) -> None:
     """Raise a ValueError for a record of another kind than the first."""
-    if (record.kind, len(record.texts)) != (first.kind, len(first.texts)):
+    is_same_kind = record.kind == first.kind
+    if not is_same_kind or len(record.texts) != len(first.texts):
         raise ValueError(
             f"{location}: expected {_describe(first)} as before, got {_describe(record)}"
         )
 
 
 def _describe(record: TextRecord) -> str:
-    if record.kind == KINDS[-1]:
+    if record.kind == "triplets":
         return f"{len(record.texts)} texts"
-    return {"pairs": "2 texts", "scored pairs": "2 texts and a score"}.get(
-        record.kind, "a text and a label"
-    )
+    if record.kind == "pairs":
+        return "2 texts"
+    if record.kind == "scored pairs":
+        return "2 texts and a score"
+    return "a text and a label"
 
 
 def warn_of_labels(records: LabelledRecords, layout: TableLayout, options: ColumnOptions) -> None:
     """Log that second texts without a name are probably labels: few are different."""
-    is_pair = records[0].kind == KINDS[2] and layout.has_header is False
-    different = len({record.texts[1] for record in records}) if is_pair else 0
+    is_pair = records[0].kind == "pairs" and layout.has_header is False
+    if not is_pair:
+        return
+
+    different = len({record.texts[1] for record in records})
     if 0 < different * _FEW < len(records):
         _logger.warning(
             "%s: taken as pairs of texts, with only %d different second texts: if they are labels, "
             "put a line above: text, label",
-            *(data_of(records[0].location), different),
+            data_of(records[0].location),
+            different,
         )
 
 

@@ -1,6 +1,7 @@
 """The task of sentence embeddings: pairs, triplets, scored pairs, labelled sentences."""
 
 import functools
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -68,18 +69,13 @@ class SentenceEmbeddings(Task):
         Warnings count truncated texts and sentences that are left out.
         """
         records = drop_single_labels(records)
-        texts = [text for record in records for text in record.texts]
-        source = data_of(records[0].location)
+        texts = list(itertools.chain.from_iterable(record.texts for record in records))
         columns = np.arange(len(texts), dtype=np.int32).reshape(len(records), -1)
-        texts = prepare_texts(tokenizer, settings, texts, settings.default_prompt)
-        ids, _ = encode_in_portions(texts, None, tokenizer, max_length, source)
-        targets: dict[str, np.ndarray] = {}
-        if records[0].score is not None:
-            targets["scores"] = np.array([record.score for record in records], np.float32)
-        elif records[0].label is not None:
-            names = np.array([str(record.label) for record in records], object)
-            targets["groups"] = np.unique(names, return_inverse=True)[1].astype(np.int32)
-        return TextColumns.from_texts(ids, columns, **targets)
+
+        prepared = prepare_texts(tokenizer, settings, texts, settings.default_prompt)
+        source = data_of(records[0].location)
+        ids, _ = encode_in_portions(prepared, None, tokenizer, max_length, source)
+        return TextColumns.from_texts(ids, columns, **_list_targets(records))
 
     def scores(self, records, examples: TextColumns, outputs, labels) -> Scores:
         """Return the scores of embeddings, (texts, H); see `score_embeddings`."""
@@ -96,15 +92,18 @@ class SentenceEmbeddings(Task):
         from kbert.tasks.embedding.inference import embed_ids
 
         tokenizer = require_tokenizer(bert, "evaluate")
-        own = settings_of(bert, "evaluate")
-        check_prompt(own)
-        limit = longest(bert, settings.max_length or own.max_length)
-        examples = self.encode(records, tokenizer, None, limit, own)
+        sentence = settings_of(bert, "evaluate")
+        check_prompt(sentence)
+        limit = longest(bert, settings.max_length or sentence.max_length)
+
+        examples = self.encode(records, tokenizer, None, limit, sentence)
         embeddings = embed_ids(bert, examples.ids, batch_size=batch_size, precision=precision)
+
         kind = records[0].kind
         values = collect_metrics(score_lengths(kind, examples, embeddings, settings.dimensions))
         pairs = pair_cosines(kind, examples, embeddings)
-        add_metrics(values, evaluate_metrics(settings.metrics or (), pairs, pairs)[0])
+        user_metrics, _ = evaluate_metrics(settings.metrics or (), pairs, pairs)
+        add_metrics(values, user_metrics)
         return values
 
 
@@ -117,10 +116,22 @@ def check_prompt(settings: SentenceSettings) -> None:
         )
 
 
+def _list_targets(records: Sequence[TextRecord]) -> dict[str, np.ndarray]:
+    """Return the scores of records, or their labels as numbers; pairs and triplets have none."""
+    if records[0].score is not None:
+        return {"scores": np.array([record.score for record in records], np.float32)}
+    if records[0].label is None:
+        return {}
+    names = np.array([str(record.label) for record in records], object)
+    _, groups = np.unique(names, return_inverse=True)
+    return {"groups": groups.astype(np.int32)}
+
+
 def drop_single_labels(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
     """Drop labelled sentences without another sentence of their label; keep other records."""
     if records[0].label is None:
         return records
+
     counts = Counter(record.label for record in records)
     repeated = [record for record in records if counts[record.label] > 1]
     if len(repeated) < len(records):
@@ -129,10 +140,12 @@ def drop_single_labels(records: Sequence[TextRecord]) -> Sequence[TextRecord]:
             len(records) - len(repeated),
             len(records),
         )
-    if len({record.label for record in repeated}) < 2:
+
+    num_labels = len({record.label for record in repeated})
+    if num_labels < 2:
         raise ValueError(
             f"{data_of(records[0].location)} must have two labels or more, each with two sentences "
-            f"or more, got {len({record.label for record in repeated})}"
+            f"or more, got {num_labels}"
         )
     return repeated
 

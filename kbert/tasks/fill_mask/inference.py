@@ -1,5 +1,6 @@
 """Mask filling: the masked language model's predictions for [MASK]."""
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Unpack, overload
@@ -76,44 +77,56 @@ def fill_mask(
     require_head(bert, "fill_mask", "pretraining", MLM_LAYERS)
 
     def check(index: int, encoding: Encoding) -> None:
-        name, text = "texts" if is_single else f"texts[{index}]", listed_texts[index]
-        mask = tokenizer.token_of(tokenizer.mask_id)
-        count = encoding.ids.count(tokenizer.mask_id)
-        total = text.count(mask) if encoding.truncated else count
-        if not total:
-            raise ValueError(f"{name} must have a {mask}, got {text[:60]!r}")
-        if count < total:
-            raise ValueError(
-                f"{name} must have every {mask} in its first {len(encoding)} tokens, got {count} "
-                f"of {total} there: {text[:60]!r}"
-            )
+        name = "texts" if is_single else f"texts[{index}]"
+        _check_masks(tokenizer, encoding, listed_texts[index], name)
+
+    def build(model: keras.Model) -> keras.Model:
+        return build_hidden_states(model, layers=[-1])
+
+    def select_masks(index: int, encoding: Encoding, outputs: list[np.ndarray]) -> np.ndarray:
+        """Return the hidden states (M, H) at the masks of a text."""
+        masks = [n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id]
+        return outputs[0][masks]
 
     states = run_texts(
         bert,
         "fill_mask",
-        get_function(
-            bert, ("state", -1), lambda model: build_hidden_states(model, layers=[-1]), precision
-        ),
+        get_function(bert, ("state", -1), build, precision),
         listed_texts,
-        convert=lambda index, encoding, outputs: outputs[0][
-            [n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id]
-        ],
+        convert=select_masks,
         batch_size=batch_size,
         progress=progress,
         check=check,
     )
     if not states:
         return []
+
     candidates = iter(_list_candidates(bert, tokenizer, np.concatenate(states), top_k))
-    results = [[next(candidates) for _ in range(len(at_masks))] for at_masks in states]
+    results = []
+    for text_states in states:
+        results.append(list(itertools.islice(candidates, len(text_states))))
     return results[0] if is_single else results
+
+
+def _check_masks(tokenizer: Tokenizer, encoding: Encoding, text: str, name: str) -> None:
+    """Raise a ValueError for a text without [MASK], or with a truncated one."""
+    mask = tokenizer.token_of(tokenizer.mask_id)
+    count = encoding.ids.count(tokenizer.mask_id)
+    total = text.count(mask) if encoding.truncated else count
+    if not total:
+        raise ValueError(f"{name} must have a {mask}, got {text[:60]!r}")
+    if count < total:
+        raise ValueError(
+            f"{name} must have every {mask} in its first {len(encoding)} tokens, got {count} "
+            f"of {total} there: {text[:60]!r}"
+        )
 
 
 def _list_candidates(
     bert: Bert, tokenizer: Tokenizer, states: np.ndarray, top_k: int
 ) -> list[list[Candidate]]:
     """Return the most likely tokens for each hidden state (M, H) at a mask."""
-    dense, norm, similarity = (bert.model.get_layer(name) for name in MLM_LAYERS)
+    dense, norm, similarity = [bert.model.get_layer(name) for name in MLM_LAYERS]
     table = keras.ops.convert_to_tensor(bert.model.get_layer(names.TOKEN_EMBEDDING).embeddings)
     candidates = []
     for start in range(0, len(states), _MASKS):
@@ -122,8 +135,7 @@ def _list_candidates(
         # outputs beyond the tokenizer's vocabulary have no token
         probabilities = softmax(logits)[:, : tokenizer.vocab_size]
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
-        candidates += [
-            [Candidate(tokenizer.token_of(int(token)), float(row[token])) for token in tokens]
-            for row, tokens in zip(probabilities, best, strict=True)
-        ]
+        for row, ids in zip(probabilities, best.tolist(), strict=True):
+            tokens = [Candidate(tokenizer.token_of(token), float(row[token])) for token in ids]
+            candidates.append(tokens)
     return candidates

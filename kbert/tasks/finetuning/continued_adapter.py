@@ -37,8 +37,11 @@ def find_adapter(source) -> Path | None:
         path = fetching.locate(source)
     if peft_folder.is_adapter(path) and not (path / "config.json").is_file():
         return path
+
     inner = path / "adapter"
-    return inner if run_models.is_run(path) and peft_folder.is_adapter(inner) else None
+    if run_models.is_run(path) and peft_folder.is_adapter(inner):
+        return inner
+    return None
 
 
 def find_base(folder: Path) -> str:
@@ -67,31 +70,43 @@ def open_source(
     of_run = run_models.is_run(Path(source))
     if folder is None or (of_run and settings.lora_rank is None):
         return load(source, lowercase=lowercase), None
-    adapter = peft_folder.read(folder)
     if settings.lora_rank is None:
         return load(find_base(folder), adapter=folder, lowercase=lowercase), None
-    (a, _, scale), *_ = adapter.pairs.values()
-    wanted = _describe_lora(a.shape[0], {name for _, name in adapter.pairs}, scale * a.shape[0])
+
+    adapter = peft_folder.read(folder)
+    expected = _describe_adapter(adapter)
     alpha = settings.lora_rank if settings.lora_alpha is None else settings.lora_alpha
     targets = set(read_lora_targets(settings.lora_targets))
-    if wanted != _describe_lora(settings.lora_rank, targets, alpha):
-        if not of_run:
-            raise ValueError(f"{source} has an adapter with other settings: give {wanted}")
+    if expected == _describe_lora(settings.lora_rank, targets, alpha):
+        bert, adapter = _open_base(folder, adapter, lowercase)
         _logger.warning(
-            "%s has an adapter with other settings (%s): it is merged into the base, "
-            "and a new adapter is trained",
-            *(source, wanted),
+            "%s: its adapter is trained further, on the base %s", source, adapter.base_path
         )
-        return load(source, lowercase=lowercase), None
-    base = find_base(folder)
-    merged = load(base, adapter=folder, lowercase=lowercase)
+        return bert, adapter
+
+    if not of_run:
+        raise ValueError(f"{source} has an adapter with other settings: give {expected}")
+    _logger.warning(
+        "%s has an adapter with other settings (%s): it is merged into the base, "
+        "and a new adapter is trained",
+        source,
+        expected,
+    )
+    return load(source, lowercase=lowercase), None
+
+
+def _open_base(
+    folder: Path, adapter: LoraAdapter, lowercase: bool | None
+) -> tuple[Bert, LoraAdapter]:
+    """Open the base of an adapter, with the adapter's head; return it and the adapter on it."""
     from kbert.model.lora import kernel_of  # imports Keras
 
+    base = find_base(folder)
+    merged = load(base, adapter=folder, lowercase=lowercase)
     plain = load(base, tokenizer=False)  # bit for bit, which no subtraction would give
     for pair in adapter.pairs:
         matrix = AdaptedMatrix(*pair, 0, 0)
         kernel_of(merged.model, matrix).assign(kernel_of(plain.model, matrix))
-    _logger.warning("%s: its adapter is trained further, on the base %s", source, base)
     return dataclasses.replace(merged, adapter=None), dataclasses.replace(adapter, base_path=base)
 
 
@@ -103,20 +118,30 @@ def choose_trained(
     So are the layers that a continued adapter has trained as a whole; it must be on the same
     blocks.
     """
-    new = {layer.name for layer in layers(spec)} - {layer.name for layer in source.model.layers}
+    present = {layer.name for layer in source.model.layers}
+    new = {layer.name for layer in layers(spec)} - present
     if adapter is not None:
         new |= adapter.layers(spec.config)
     lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
     trained = trained_parts(spec, settings.freeze, *lora, also=new)
     if adapter is None:
         return trained
-    blocks = {one.block for one in trained.adapted}
-    if different := sorted({block for block, _ in adapter.pairs} ^ blocks):
+
+    adapter_blocks = {block for block, _ in adapter.pairs}
+    different = adapter_blocks ^ {matrix.block for matrix in trained.adapted}
+    if different:
         raise ValueError(
-            f"freeze must leave the blocks that the adapter is on, got blocks {different} on one "
-            "side alone: give the first run's freeze"
+            f"freeze must leave the blocks that the adapter is on, got blocks {sorted(different)} "
+            "on one side alone: give the first run's freeze"
         )
     return trained
+
+
+def _describe_adapter(adapter: LoraAdapter) -> str:
+    """Return the settings of `finetune` that have made an adapter."""
+    a, _, scale = next(iter(adapter.pairs.values()))
+    rank = a.shape[0]
+    return _describe_lora(rank, {name for _, name in adapter.pairs}, scale * rank)
 
 
 def _describe_lora(rank, names: set[str], alpha) -> str:

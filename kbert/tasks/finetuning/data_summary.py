@@ -23,12 +23,15 @@ def summarize_records(task, records: Sequence) -> dict[str, Any]:
     has_header = getattr(records, "has_header", None)
     if has_header is not None:
         facts["header"] = has_header
-    if columns := getattr(records, "columns", None):
+    columns = getattr(records, "columns", None)
+    if columns:
         facts["columns"] = columns
     if hasattr(records[0], "pair"):
         facts["pairs"] = records[0].pair is not None
+
     counts = task.count_labels(records)
-    if labels := counts.get("labels"):
+    labels = counts.get("labels")
+    if labels:
         counts = counts | {"labels": {label: labels[label] for label in sorted(labels)}}
     return facts | counts
 
@@ -64,6 +67,7 @@ def describe_labels(counts: Mapping[str, int], labels: Sequence[str]) -> str:
         named.sort(key=lambda label: -counts.get(label, 0))
     listed = [f"{printable.cut(label, 40)} ({counts.get(label, 0):,})" for label in named]
     text = f"{len(named):,} labels: {first_few(listed, _SHOWN)}"
+
     lone = [printable.cut(label, 40) for label in named[_SHOWN:] if counts.get(label) == 1]
     return f"{text}; of one example: {first_few(lone, _SHOWN_LONE)}" if lone else text
 
@@ -90,7 +94,10 @@ def _describe_columns(columns: Mapping[str, Any]) -> str:
             named += zip(names, _TEXT_ROLES[: len(names)], strict=True)
         else:
             named += [(name, role) for name in names]
-    listed = [name if name == role else f"{name} ({role})" for name, role in named]
+
+    listed = []
+    for name, role in named:
+        listed.append(name if name == role else f"{name} ({role})")
     return f"columns: {first_few(listed, 8)}" if listed else ""
 
 

@@ -31,13 +31,8 @@ def count_confusions(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[s
     There is no matrix of too many labels.
     """
     size = len(labels)
-    counts = np.stack(
-        [
-            np.bincount(numbers, minlength=size)
-            for numbers in (gold[gold == predicted], gold, predicted)
-        ],
-        1,
-    )
+    columns = [gold[gold == predicted], gold, predicted]  # right, there, answered
+    counts = np.stack([np.bincount(numbers, minlength=size) for numbers in columns], 1)
     fields: dict = {"label_scores": score_labels(labels, counts.tolist())}
     if size <= MOST_LABELS:
         pairs = np.bincount(gold * size + predicted, minlength=size * size)
@@ -78,9 +73,9 @@ def name_classes(probs: np.ndarray, number: int, labels: Sequence[str]) -> tuple
 
 def find_majority(train: Sequence[str], dev: Sequence[str], what: str) -> Baseline:
     """Return the accuracy, on the dev data, of the most frequent label of the training data."""
-    label = find_most_frequent(train)
-    right = sum(each == label for each in dev)
-    text = f"always “{label}”, the most frequent {what} of the training data"
+    most_frequent = find_most_frequent(train)
+    right = sum(label == most_frequent for label in dev)
+    text = f"always “{most_frequent}”, the most frequent {what} of the training data"
     return Baseline("accuracy", right / len(dev), text)
 
 
@@ -105,6 +100,9 @@ def count_entity_types(gold: Sequence, predicted: Sequence) -> dict:
         for column, entities in enumerate((right & answered, right, answered)):
             for kind, *_ in entities:
                 counts.setdefault(kind, [0, 0, 0])[column] += 1
-    kinds = sorted(counts)
-    scores = score_labels([kind or "entity" for kind in kinds], [counts[kind] for kind in kinds])
-    return {"label_scores": scores, "scored": "type of entity"}
+
+    names, values = [], []
+    for kind in sorted(counts):
+        names.append(kind or "entity")
+        values.append(counts[kind])
+    return {"label_scores": score_labels(names, values), "scored": "type of entity"}

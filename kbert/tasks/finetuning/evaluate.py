@@ -140,8 +140,9 @@ def evaluate_model(
 
     require_tokenizer(bert, "evaluate")
     check_max_length(bert, settings.max_length)
-    if (own := getattr(chosen, "evaluate", None)) is not None:
-        return own(bert, records, settings, batch_size=batch_size, precision=precision)
+    evaluate_task = getattr(chosen, "evaluate", None)
+    if evaluate_task is not None:
+        return evaluate_task(bert, records, settings, batch_size=batch_size, precision=precision)
     require_head(bert, "evaluate", chosen.head, HEADS[chosen.head].layers)
     require_kind(bert, "evaluate", chosen)
     return _evaluate_head(bert, chosen, records, settings, batch_size, precision)
@@ -154,8 +155,9 @@ def _evaluate_head(
     from kbert.tasks.running import get_output_function
 
     outputs, labels = list(bert.model.output_names), known_labels(bert)
-    if what := task.describe_metrics(labels):  # it refuses a label that the model lacks
-        _logger.warning("%s", what)
+    metrics_text = task.describe_metrics(labels)  # it refuses a label that the model lacks
+    if metrics_text:
+        _logger.warning("%s", metrics_text)
     limit = longest(bert, settings.max_length)
     examples = task.encode(records, bert.tokenizer, labels, max_length=limit)
     function = get_output_function(bert, outputs, precision)
@@ -164,9 +166,11 @@ def _evaluate_head(
         return function(inputs[TOKEN_IDS], inputs[SEGMENT_IDS])
 
     fixed = bert.spec.seq_len
-    lengths = lengths_up_to(limit) if fixed is None else (fixed,)
     evaluation = LabelledEvaluation(
-        *(examples, batch_size, bert.config.pad_token_id, lengths),
+        examples,
+        batch_size,
+        bert.config.pad_token_id,
+        lengths_up_to(limit) if fixed is None else (fixed,),
         task=task,
         records=records,
         labels=labels,
@@ -227,7 +231,7 @@ class Evaluation(ABC):
 
     def __post_init__(self):
         require_positive("batch_size", self.batch_size)
-        longest = max(map(len, self.examples.ids), default=1)
+        longest = max((len(ids) for ids in self.examples.ids), default=1)
         self.lengths = fitting_lengths(self.lengths, longest)
 
     def __len__(self) -> int:
@@ -288,28 +292,37 @@ class LabelledEvaluation(Evaluation):
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> EvaluationResult:
         from kbert.training.loss import LOSSES  # imports Keras, which the reading of data does not
 
-        ids, pad_id = self.examples.ids, self.pad_id
-        arrays = self.predict_sequences(
-            (lambda inputs: predict(one_per_row(inputs, pad_id))) if self.packed else predict
-        )
-        if HEADS[self.task.head].reads != "first":  # logits of tokens, without padding
-            arrays = [
-                [row[: len(sequence)] for row in rows]
-                for rows, sequence in zip(arrays, ids, strict=True)
-            ]
-        columns = map(self.examples.group_sequences, zip(*arrays, strict=True))
-        logits = dict(zip(outputs, columns, strict=True))
-        loss_of = self.loss or LOSSES[self.task.loss]
-        loss = loss_of.compute_mean(self.examples.labels, logits)
+        logits = self._predict_logits(predict, outputs)
         data = self.records, self.examples, logits, self.labels
         scores = self.task.scores(*data)
-        metrics = ({} if loss is None else {"loss": loss}) | scores.metrics()
+        metrics = scores.metrics()
+        loss_of = self.loss or LOSSES[self.task.loss]
+        loss = loss_of.compute_mean(self.examples.labels, logits)
+        if loss is not None:
+            metrics = {"loss": loss} | metrics
+
         describe = functools.partial(self.task.describe_predictions, *data)
         if not self.metrics:
             return EvaluationResult(metrics, {"": scores}, describe=describe)
         keras_of = pair_arrays(self.task, self.examples, logits)
         functions_of = self.task.pair_predictions(*data) or keras_of
         return self.measure_user_metrics(metrics, {"": scores}, functions_of, keras_of, describe)
+
+    def _predict_logits(self, predict: Callable, outputs: Sequence[str]) -> dict[str, list]:
+        """Return the logits of each output, an array per example."""
+
+        def predict_packed(inputs):
+            return predict(one_per_row(inputs, self.pad_id))
+
+        arrays = self.predict_sequences(predict_packed if self.packed else predict)
+        if HEADS[self.task.head].reads != "first":  # logits of tokens, without padding
+            for outputs_of_text, ids in zip(arrays, self.examples.ids, strict=True):
+                outputs_of_text[:] = [array[: len(ids)] for array in outputs_of_text]
+
+        logits = {}
+        for name, column in zip(outputs, zip(*arrays, strict=True), strict=True):
+            logits[name] = self.examples.group_sequences(column)
+        return logits
 
 
 def require_kind(bert: Bert, function: str, task: Task) -> None:
@@ -331,6 +344,8 @@ def known_labels(bert: Bert) -> tuple[str, ...] | None:
     """
     if not HEADS[bert.head].has_labels:
         return None
-    numbers = tuple(map(str, range(bert.spec.num_labels)))
+    numbers = tuple(str(number) for number in range(bert.spec.num_labels))
     unnamed = tuple(f"LABEL_{number}" for number in numbers)  # transformers' own
-    return numbers if bert.labels is None or tuple(bert.labels) == unnamed else tuple(bert.labels)
+    if bert.labels is None or tuple(bert.labels) == unnamed:
+        return numbers
+    return tuple(bert.labels)

@@ -38,14 +38,16 @@ class HeadModel(PlannedModel):
         """Return the source's layers; a head with other labels, or of another kind, is new."""
         source, new, head = self.source, self._find_new_layers(), HEADS[self.task.head]
         expected = (*self.spec.outputs, *head.layers)
-        if missing := [name for name in new if name not in expected]:
+        missing = [name for name in new if name not in expected]
+        if missing:
             _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(missing))
 
         replaced = source.head == self.task.head and set(new) & set(self.spec.outputs)
         if replaced and not untrained_weights.find_untrained(source, replaced):
             _logger.warning(
                 "the checkpoint's head has the labels %s, the data %s: a new head is initialized",
-                *(first_few(known_labels(source) or ()), first_few(self.labels or ())),
+                first_few(known_labels(source) or ()),
+                first_few(self.labels or ()),
             )
         layers = layers_of(source.model) | dict.fromkeys(new)
         return InitialLayers(layers, digest_base(source, self.adapter))
@@ -57,8 +59,14 @@ class HeadModel(PlannedModel):
     def make_bert(self, layers) -> Bert:
         task, tokenizer = self.task, self.source.tokenizer
         # how the training data of a tagger cut texts into words, see `Bert`
-        find = getattr(task, "split_punctuation", None)
-        is_regression = task.problem_type == "regression"  # trained on the output itself
+        find_punctuation = getattr(task, "split_punctuation", None)
+        punctuation = None
+        if find_punctuation:
+            punctuation = find_punctuation(self.records, tokenizer)
+        cross_encoder = None
+        if task.problem_type == "regression":  # trained on the output itself
+            cross_encoder = CrossEncoderSettings(IDENTITY)
+
         return Bert(
             self.source.config,
             task.head,
@@ -66,20 +74,22 @@ class HeadModel(PlannedModel):
             tokenizer,
             labels=self.labels,
             problem_type=task.problem_type,
-            split_punctuation=find(self.records, tokenizer) if find else None,
-            cross_encoder=CrossEncoderSettings(IDENTITY) if is_regression else None,
+            split_punctuation=punctuation,
+            cross_encoder=cross_encoder,
         )
 
     def _find_new_layers(self) -> list[str]:
         """Return the names of the layers that the source does not give the model."""
-        source, task = self.source, self.task
-        is_reused = source.head == task.head and (
-            self.labels is None
-            or known_labels(source) == self.labels
-            or (task.problem_type == "regression" and source.spec.num_labels == 1)
-        )
-        present = {layer.name for layer in source.model.layers}
-        if not is_reused:
+        present = {layer.name for layer in self.source.model.layers}
+        if not self._is_head_reused():
             present -= set(self.spec.outputs)
         needed = [layer.name for layer in graph_layers(self.spec) if layer.params]
         return [name for name in needed if name not in present]
+
+    def _is_head_reused(self) -> bool:
+        source, task = self.source, self.task
+        if source.head != task.head:
+            return False
+        if self.labels is None or known_labels(source) == self.labels:
+            return True
+        return task.problem_type == "regression" and source.spec.num_labels == 1

@@ -18,8 +18,10 @@ def order_labels(labels: Sequence[str], source: Bert, task: Task) -> tuple[str, 
     that 0 and 1 are among 0, 1 and 2 does not mean that they are the same labels.
     """
     labels, known = tuple(labels), known_labels(source) or ()
-    if source.head != task.head or task.problem_type == "regression" or not set(labels) <= {*known}:
+    is_of_task = source.head == task.head and task.problem_type != "regression"
+    if not is_of_task or not set(labels) <= set(known):
         return labels
+
     unused = [label for label in known if label not in labels]
     if unused and all(label.isdecimal() for label in known):
         return labels
@@ -28,7 +30,8 @@ def order_labels(labels: Sequence[str], source: Bert, task: Task) -> tuple[str, 
             "the checkpoint's head is reused with all its %d labels, though the data have no "
             "example of %s. To train a head for the data's labels alone, start from a checkpoint "
             "without this head",
-            *(len(known), first_few(unused)),
+            len(known),
+            first_few(unused),
         )
     return known
 

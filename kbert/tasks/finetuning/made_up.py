@@ -30,7 +30,8 @@ def make_up_predictions(spec: GraphSpec) -> Callable:
 
 def make_up_logits(spec: GraphSpec, batch: TrainingBatch) -> dict[str, np.ndarray]:
     """Return random logits for the labels of a batch, by output."""
-    rng, outputs = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    outputs = {}
     for name, labels in batch.labels.items():
         if SEQUENCE_MASK in batch.inputs:
             shape = batch.inputs[SEQUENCE_MASK].shape
@@ -50,8 +51,9 @@ def repeat_examples(batch: TrainingBatch, classes: int) -> TrainingBatch:
     A loss that compares examples with classes fails on it. It would compute a wrong number of a
     batch with as many examples as classes.
     """
-    arrays = [*batch.inputs.values(), *batch.labels.values()]
-    taken = {1, classes, *(size for array in arrays for size in array.shape[1:])}
+    taken = {1, classes}
+    for array in (*batch.inputs.values(), *batch.labels.values()):
+        taken.update(array.shape[1:])
     count = next(number for number in range(2, len(taken) + 3) if number not in taken)
 
     def repeat(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

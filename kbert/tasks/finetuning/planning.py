@@ -73,7 +73,8 @@ class Source:
 
 def plan_finetuning(request: Request, data: LabelledData, device: Device) -> RunPlan:
     """Plan the training of a task's head, with the model under it."""
-    task, settings, source = request.task, request.settings, open_model(request)
+    task, settings = request.task, request.settings
+    source = open_model(request)
     bert, labels, score = source.bert, data.labels, task.score
     if labels:
         labels = order_labels(labels, bert, task)
@@ -91,27 +92,13 @@ def plan_finetuning(request: Request, data: LabelledData, device: Device) -> Run
     batches, lengths, dev_lengths = choose_lengths(settings, limit, limit, device, batch)
     settings = dataclasses.replace(settings, max_length=limit, lengths=lengths)
 
-    losses = {
-        name: _make_loss(task, settings, train.class_weights.get(name))
-        for name in model.spec.outputs
-    }
+    losses = _make_losses(task, settings, model.spec, train)
     if settings.has_own_loss:
         _try_loss(losses, batches, model.spec)
-
     evaluation = None
     if data.dev is not None:
-        evaluation = LabelledEvaluation(
-            _encode(task, data.dev, bert, labels, limit),
-            settings.batch_size,
-            bert.config.pad_token_id,
-            dev_lengths,
-            task=task,
-            records=data.dev,
-            labels=labels,
-            packed=settings.packing,
-            loss=losses[model.spec.outputs[0]],
-            metrics=settings.metrics or (),
-        )
+        loss = losses[model.spec.outputs[0]]
+        evaluation = _make_evaluation(task, data.dev, settings, bert, labels, dev_lengths, loss)
 
     plan = make_plan(
         request,
@@ -131,6 +118,31 @@ def plan_finetuning(request: Request, data: LabelledData, device: Device) -> Run
         plan = _add_teacher(plan, task, source, train, labels)
     log_summary(plan, data, labels)
     return plan
+
+
+def _make_evaluation(
+    task: Task,
+    dev: Sequence,
+    settings: FinetuningSettings,
+    bert: Bert,
+    labels: tuple[str, ...] | None,
+    lengths: Sequence[int],
+    loss: Loss,
+) -> LabelledEvaluation:
+    """Return the evaluation on dev data, of examples as long as those of the training data."""
+    assert settings.max_length is not None
+    return LabelledEvaluation(
+        _encode(task, dev, bert, labels, settings.max_length),
+        settings.batch_size,
+        bert.config.pad_token_id,
+        lengths,
+        task=task,
+        records=dev,
+        labels=labels,
+        packed=settings.packing,
+        loss=loss,
+        metrics=settings.metrics or (),
+    )
 
 
 def _add_teacher(
@@ -200,8 +212,12 @@ def make_plan(
     `RunPlan`.
     """
     task, sources = request.task, source.sources
+    evaluate = baseline = None
     if evaluation is not None:
         score = choose_score(settings, evaluation, model.spec, score)
+        evaluate = functools.partial(_evaluate, evaluation)
+    if data.dev is not None:
+        baseline = task.find_baseline(data.train, data.dev)
 
     epoch = batches.steps_per_epoch
     steps = settings.epochs * epoch
@@ -226,22 +242,27 @@ def make_plan(
         optimizer=make_optimizer(settings, steps, round(settings.warmup_ratio * steps)),
         flops=mean_flops(model.training_spec, batches, model.trained),
         evaluate_every=settings.evaluate_every or epoch,
-        evaluate=None if evaluation is None else functools.partial(_evaluate, evaluation),
+        evaluate=evaluate,
         score=score,
-        baseline=None if data.dev is None else task.find_baseline(data.train, data.dev),
+        baseline=baseline,
         keep_best=settings.keep_best,
         facts=describe_models(sources, "source", model.trained) | data_facts,
         describe_progress=lambda done: f"{done / epoch:.2f} epochs of {epoch:,} steps",
-        card=Training(
-            verb="fine-tuned",
-            base=source.bert.source,
-            facts={},
-            dev=_name_file(sources.get("dev")) or None,
-            metrics={},
-            settings={},
-            pairs=data.are_pairs,
-        ),
+        card=_make_card(source, data),
         **options,
+    )
+
+
+def _make_card(source: Source, data: LabelledData) -> Training:
+    """Return what the model's card says of the run, before it has a result."""
+    return Training(
+        verb="fine-tuned",
+        base=source.bert.source,
+        facts={},
+        dev=_name_file(source.sources.get("dev")) or None,
+        metrics={},
+        settings={},
+        pairs=data.are_pairs,
     )
 
 
@@ -278,6 +299,16 @@ def _encode(
 
 def _has_pairs(examples: Examples) -> bool:
     return any(max(row, default=0) > 0 for row in examples.segment_ids)
+
+
+def _make_losses(
+    task: Task, settings: FinetuningSettings, spec: GraphSpec, train: Examples
+) -> dict[str, Loss]:
+    """Return the loss of each output by its name."""
+    losses = {}
+    for name in spec.outputs:
+        losses[name] = _make_loss(task, settings, train.class_weights.get(name))
+    return losses
 
 
 def _make_loss(task: Task, settings: FinetuningSettings, class_weights: np.ndarray | None) -> Loss:
@@ -345,9 +376,11 @@ def log_summary(plan: RunPlan, data: LabelledData, labels: tuple[str, ...] | Non
     if plan.evaluate is None:
         _logger.warning("no dev data: the last weights are the result")
         return
-    lowest = "the lowest " if plan.score.startswith("-") else ""
-    best = f"the best weights by {lowest}{plan.score.removeprefix('-')}"
-    weights = best if plan.keep_best else "the last weights"
+
+    weights = "the last weights"
+    if plan.keep_best:
+        lowest = "the lowest " if plan.score.startswith("-") else ""
+        weights = f"the best weights by {lowest}{plan.score.removeprefix('-')}"
     metrics = plan.summary["metrics"]
     _logger.warning("the result has %s on dev%s", weights, f"; {metrics}" if metrics else "")
     keras_metrics = list_keras_metrics(plan.settings.metrics or ())
@@ -364,15 +397,21 @@ def _describe_data(
     units: tuple[str, str],
 ) -> dict[str, str]:
     """Return the data in words by name, for the report and the card."""
-    train, dev = (_name_file(sources.get(name)) for name in ("train", "dev"))
-    text = f"{len(batches.examples):,} {units[0]}"
+    train_unit, dev_unit = units
+    text = f"{len(batches.examples):,} {train_unit}"
     if labels and "labels" in data.facts["train"]:
         text += f", {describe_labels(data.facts['train']['labels'], labels)}"
-    facts = {"Data": f"{train}, {text}" if train else text}
+    facts = {"Data": _add_file(sources.get("train"), text)}
     if evaluation is not None:
-        text = f"{len(evaluation):,} {units[1]}"
-        facts["Dev data"] = f"{dev}, {text}" if dev else text
+        text = f"{len(evaluation):,} {dev_unit}"
+        facts["Dev data"] = _add_file(sources.get("dev"), text)
     return facts
+
+
+def _add_file(source, text: str) -> str:
+    """Put the name of a file of data before what is said of it."""
+    name = _name_file(source)
+    return f"{name}, {text}" if name else text
 
 
 def _name_file(source) -> str:

@@ -39,13 +39,15 @@ def peek_names(data, run: RunFolder | None) -> tuple[Any, list[str] | None]:
     """
     if run is None or isinstance(data, (str, os.PathLike)):
         return data, None
+
+    sample = data
     if isinstance(data, Iterator):
-        first = list(itertools.islice(data, 1))
-        data, sample = itertools.chain(first, data), first
-    else:
-        sample = data
+        sample = list(itertools.islice(data, 1))
+        data = itertools.chain(sample, data)
     _, row = next(iterate_records(sample, "data"), ("", None))
-    return data, [str(name) for name in row] if isinstance(row, dict) else []
+    if not isinstance(row, dict):
+        return data, []
+    return data, [str(name) for name in row]
 
 
 def has_named_columns(data) -> bool:
@@ -69,21 +71,25 @@ def complete_options(
     options = {name: value for name, value in chosen.items() if value is not None}
     if run is None or run.settings.get("task") != task:
         return options
-    own = {name: run.settings.get(name) for name in FinetuningSettings.evaluation}
-    own = {name: value for name, value in own.items() if value not in (None, False)}
-    if task_of(task).trains_embeddings:
-        own.pop("max_length", None)  # such a model has its own
-    own = _choose_columns(own, options, names, has_names)
 
-    own = {name: value for name, value in own.items() if name not in options}
-    if own:
-        listed = ", ".join(f"{name}={value!r}" for name, value in own.items())
+    defaults = {}
+    for name in FinetuningSettings.evaluation:
+        value = run.settings.get(name)
+        if value not in (None, False):
+            defaults[name] = value
+    if task_of(task).trains_embeddings:
+        defaults.pop("max_length", None)  # such a model has its own
+    defaults = _choose_columns(defaults, options, names, has_names)
+
+    used = {name: value for name, value in defaults.items() if name not in options}
+    if used:
+        listed = ", ".join(f"{name}={value!r}" for name, value in used.items())
         _logger.warning("%s: settings of the run are used: %s", run.path, listed)
-    return own | options
+    return used | options
 
 
 def _choose_columns(
-    own: dict, options: Mapping, names: list[str] | None, has_names: bool
+    defaults: dict, options: Mapping, names: list[str] | None, has_names: bool
 ) -> dict[str, Any]:
     """Return a run's settings without the columns that do not hold for an evaluation's data.
 
@@ -94,20 +100,22 @@ def _choose_columns(
     left_out = set()
     if any(name in options for name in COLUMNS):
         left_out.add("no_header")
-    for name, other in (("label_column", "label_columns"), ("label_columns", "label_column")):
-        if name in options:
-            left_out.add(other)
-
-    if has_names and own.get("no_header"):
+    if "label_column" in options:
+        left_out.add("label_columns")
+    if "label_columns" in options:
+        left_out.add("label_column")
+    if has_names and defaults.get("no_header"):
         left_out |= {"no_header", *COLUMNS}
-    for name in COLUMNS if names is not None else ():
-        value = own.get(name, ())
-        columns = [value] if isinstance(value, str) else value
-        if not names or any(column.isdecimal() and column not in names for column in columns):
-            left_out.add(name)
+
     if names is not None:
         left_out.add("no_header")
-    return {name: value for name, value in own.items() if name not in left_out}
+        for name in COLUMNS:
+            value = defaults.get(name, ())
+            columns = [value] if isinstance(value, str) else value
+            numbered = [column for column in columns if column.isdecimal()]
+            if not names or not set(numbered) <= set(names):
+                left_out.add(name)
+    return {name: value for name, value in defaults.items() if name not in left_out}
 
 
 def trains_pairs(run: RunFolder | None) -> bool | None:
@@ -121,6 +129,6 @@ def warn_of_pairs(run: RunFolder | None, are_pairs: bool, way: str = "") -> None
     trained_on_pairs = trains_pairs(run)
     if run is None or trained_on_pairs in (None, are_pairs):
         return
-    kinds = "pairs of texts" if trained_on_pairs else "single texts"
-    others = "pairs" if are_pairs else "single texts"
-    _logger.warning("%s was trained on %s, and gets %s%s", run.path, kinds, others, way)
+    kind = "pairs of texts" if trained_on_pairs else "single texts"
+    received = "pairs" if are_pairs else "single texts"
+    _logger.warning("%s was trained on %s, and gets %s%s", run.path, kind, received, way)

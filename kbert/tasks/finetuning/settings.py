@@ -99,20 +99,47 @@ class FinetuningSettings(DistillationSettings, RunSettings):
 
     command: ClassVar[str] = "finetune"
     first: ClassVar[tuple[str, ...]] = (
-        *("text_column", "text_pair_column", "label_column", "label_columns", "no_header"),
-        *("sample_weight_column", "lowercase"),
-        *("epochs", "batch_size", "max_length", "lengths", "packing"),
-        *("positive_label", "label_smoothing", "class_weights"),
-        *("loss", "score", "metrics", "pooling", "scale", "margin", "dimensions"),
-        *("learning_rate", "warmup_ratio", "optimizer"),
-        *("freeze", "head_learning_rate", "layer_decay"),
-        *("lora_rank", "lora_targets", "lora_alpha", "lora_dropout"),
+        "text_column",
+        "text_pair_column",
+        "label_column",
+        "label_columns",
+        "no_header",
+        "sample_weight_column",
+        "lowercase",
+        "epochs",
+        "batch_size",
+        "max_length",
+        "lengths",
+        "packing",
+        "positive_label",
+        "label_smoothing",
+        "class_weights",
+        "loss",
+        "score",
+        "metrics",
+        "pooling",
+        "scale",
+        "margin",
+        "dimensions",
+        "learning_rate",
+        "warmup_ratio",
+        "optimizer",
+        "freeze",
+        "head_learning_rate",
+        "layer_decay",
+        "lora_rank",
+        "lora_targets",
+        "lora_alpha",
+        "lora_dropout",
     )
     other_fields: ClassVar[dict] = {"task": js.TEXT}
     # settings that also hold when the run's model is evaluated
     evaluation: ClassVar[tuple[str, ...]] = (
         *COLUMNS,
-        *("no_header", "max_length", "positive_label", "dimensions"),
+        "no_header",
+        "max_length",
+        "positive_label",
+        "dimensions",
     )
 
     text_column: str | None = None

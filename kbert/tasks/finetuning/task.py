@@ -233,16 +233,17 @@ def read_data(
     columns = dataclasses.replace(columns, multi_hot=multi_hot, weight=None)
     dev_records = records_of(task, dev, "dev", columns)
 
-    kinds = [
-        "single texts" if getattr(record, "pair", None) is None else "pairs"
-        for record in (records[0], dev_records[0])
-    ]
-    if kinds[0] != kinds[1]:
+    kind, dev_kind = _name_kind(records[0]), _name_kind(dev_records[0])
+    if kind != dev_kind:
         raise ValueError(
             "train and dev must both have pairs of texts or both single texts, got "
-            f"{kinds[0]} in {data_of(records[0].location)} and {kinds[1]} in "
+            f"{kind} in {data_of(records[0].location)} and {dev_kind} in "
             f"{data_of(dev_records[0].location)}"
         )
     if labels and task.problem_type != "regression":
         task.check_labels(dev_records, labels)
     return records, dev_records, labels
+
+
+def _name_kind(record) -> str:
+    return "single texts" if getattr(record, "pair", None) is None else "pairs"

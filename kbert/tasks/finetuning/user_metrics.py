@@ -23,16 +23,17 @@ def pair_arrays(task, examples, outputs: Mapping[str, list]) -> Pairs | None:
     all sentences. None: the outputs are spans.
     """
     if TOKEN_CLASSIFIER in outputs:
-        labels = np.concatenate([np.asarray(each) for each in examples.labels[TOKEN_CLASSIFIER]])
+        labels = np.concatenate([np.asarray(row) for row in examples.labels[TOKEN_CLASSIFIER]])
         logits = np.concatenate(outputs[TOKEN_CLASSIFIER])
         return labels[labels != IGNORED], logits[labels != IGNORED]
     if CLASSIFIER not in outputs:
         return None
-    labels, outputs_of_each = np.array(examples.labels[CLASSIFIER]), outputs[CLASSIFIER]
-    width = max(map(len, outputs_of_each))
-    logits = np.full((len(outputs_of_each), width), -np.inf, np.float32)
-    for padded, values in zip(logits, outputs_of_each, strict=True):
-        padded[: len(values)] = values
+
+    labels, arrays = np.array(examples.labels[CLASSIFIER]), outputs[CLASSIFIER]
+    width = max(len(array) for array in arrays)
+    logits = np.full((len(arrays), width), -np.inf, np.float32)
+    for padded, array in zip(logits, arrays, strict=True):
+        padded[: len(array)] = array
     if task.problem_type == "regression":
         return labels.astype(np.float32), logits[:, 0]
     return labels, logits
@@ -83,7 +84,7 @@ def add_metrics(values: dict[str, float], more: Mapping[str, float]) -> None:
 
 def list_keras_metrics(metrics: Sequence[UserFunction | Mapping]) -> list[str]:
     """Return the names of Keras metrics, which have no intervals."""
-    return [user_objects.name_object(each) for each in metrics if isinstance(each, Mapping)]
+    return [user_objects.name_object(metric) for metric in metrics if isinstance(metric, Mapping)]
 
 
 def _make_scores(function: UserFunction, pairs: Pairs, names: Sequence[str]) -> Scores:
@@ -97,9 +98,11 @@ def _make_scores(function: UserFunction, pairs: Pairs, names: Sequence[str]) -> 
 
 def _compute_or_nan(function: UserFunction, names: Sequence[str], *columns) -> dict[str, float]:
     """Return a function's metrics; NaN, so no interval, if it fails on resampled examples."""
-    lists = [each.tolist() if each.dtype == object else each for each in columns]
+    arguments = []
+    for column in columns:
+        arguments.append(column.tolist() if column.dtype == object else column)
     try:
-        return _call_function(function, *lists)
+        return _call_function(function, *arguments)
     except Exception:
         return dict.fromkeys(names, math.nan)
 
@@ -133,10 +136,12 @@ def _compute_keras(json: Mapping, labels, logits) -> dict[str, float]:
         raise ValueError("it compares along an axis of one number per example: give axis=0")
     if logits.ndim == 1:  # as in `fit`: the mean over the last axis is one of numbers
         labels, logits = labels[:, None], logits[:, None]
+
     metric.update_state(labels, logits)
     result = metric.result()
     if isinstance(result, Mapping):
-        return _name_values(metric.name, {name: _to_numpy(each) for name, each in result.items()})
+        numbers = {name: _to_numpy(value) for name, value in result.items()}
+        return _name_values(metric.name, numbers)
     return _name_values(metric.name, _to_numpy(result))
 
 

@@ -150,5 +150,6 @@ def list_settings(**grid: Sequence) -> list[Setting]:
             raise ValueError(f"{name} must be one number or more, in a list, got {values!r}")
         for value in values:
             check_settings({setting: value})
-    each = itertools.product(*(grid[name] for name in GRID))
-    return [Setting(*values) for values in dict.fromkeys(each)]
+
+    points = itertools.product(*(grid[name] for name in GRID))
+    return [Setting(*values) for values in dict.fromkeys(points)]

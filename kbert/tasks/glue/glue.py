@@ -180,10 +180,15 @@ class _Runs:
         def run_with(setting: Setting, seed: int) -> None:
             run = self._run(task, data, setting, seed, made_of)
             runs.append(run)
+            metrics = ", ".join(f"{name} {value:.4f}" for name, value in run.metrics.items())
             _logger.info(
                 "%s, %d of %d: %s, seed %d: %s",
-                *(task.name, len(runs), total, setting, seed),
-                ", ".join(f"{name} {value:.4f}" for name, value in run.metrics.items()),
+                task.name,
+                len(runs),
+                total,
+                setting,
+                seed,
+                metrics,
             )
             best = max(runs, key=score)
             for other in runs:  # one of base's models is 900 MB
@@ -204,22 +209,8 @@ class _Runs:
         name = f"batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
         folder = self.folder / task.name / name
         refuse_links(self.folder, [task.name, f"{task.name}/{name}"])
-
         if (folder / METRICS_FILE).is_file():
-            saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
-            saved_made_of = saved["made_of"]
-            saved_made_of["options"] = _select_changed(saved_made_of.get("options", {}))
-            for name, value in as_json(made_of).items():
-                if saved_made_of.get(name) != value:
-                    raise ValueError(
-                        f"{folder} was made with other {name}: {saved_made_of.get(name)}, now "
-                        f"{value}: choose another output"
-                    )
-            metrics = {
-                name: math.nan if value is None else value
-                for name, value in saved["figures"].items()
-            }
-            return Run(setting, seed, metrics, folder)
+            return Run(setting, seed, _read_metrics(folder, made_of), folder)
 
         metrics = self._compute_metrics(task, data, setting, seed, folder)
         text = json.dumps(as_json({"figures": metrics, "made_of": made_of}), indent=2) + "\n"
@@ -227,26 +218,54 @@ class _Runs:
         return Run(setting, seed, metrics, folder)
 
     def _compute_metrics(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:
-        first, *others = data.dev
-        files = {"train": data.train, "dev": data.dev[first]}
-        if (folder / "settings.json").is_file():
-            tuned = resume(folder, source=self.bert, **files, **self.run_options)
-            assert isinstance(tuned, Finetuned)
-        else:
-            options = {"save_every": SAVE_EVERY} | self.options | setting._asdict()
-            options |= {"output": folder, "seed": seed} | self.run_options
-            options |= {"positive_label": task.positive_label}
-            # the last weights, as the paper's: the number of epochs is a point of the grid
-            options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
-            tuned = finetune(self.bert, task.kind, **files, **options)
-        metrics = {first: tuned.metrics}
-        limit = length_of_examples(tuned.bert, self.options.get("max_length")) if others else None
-        for suffix in others:
-            metrics[suffix] = evaluate(
-                *(tuned.bert, task.kind, data.dev[suffix]),
+        first, *further = data.dev
+        tuned = self._finetune(task, data.train, data.dev[first], setting, seed, folder)
+        metrics = {name + first: tuned.metrics[name] for name in task.metrics}
+        if not further:
+            return metrics
+
+        limit = length_of_examples(tuned.bert, self.options.get("max_length"))
+        for suffix in further:
+            dev_metrics = evaluate(
+                tuned.bert,
+                task.kind,
+                data.dev[suffix],
                 max_length=limit,
                 positive_label=task.positive_label,
             )
-        return {
-            name + suffix: metrics[suffix][name] for suffix in data.dev for name in task.metrics
-        }
+            metrics |= {name + suffix: dev_metrics[name] for name in task.metrics}
+        return metrics
+
+    def _finetune(
+        self, task: GlueTask, train: list, dev: list, setting: Setting, seed: int, folder: Path
+    ) -> Finetuned:
+        """Start a run in its folder, or resume it."""
+        if (folder / "settings.json").is_file():
+            tuned = resume(folder, source=self.bert, train=train, dev=dev, **self.run_options)
+            assert isinstance(tuned, Finetuned)
+            return tuned
+
+        options = {"save_every": SAVE_EVERY} | self.options | setting._asdict()
+        options |= {"output": folder, "seed": seed} | self.run_options
+        options |= {"positive_label": task.positive_label}
+        # the last weights, as the paper's: the number of epochs is a point of the grid
+        options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
+        return finetune(self.bert, task.kind, train=train, dev=dev, **options)
+
+
+def _read_metrics(folder: Path, made_of: dict) -> dict[str, float]:
+    """Return the metrics of a finished run; a ValueError if it was made with other data."""
+    saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
+    saved_made_of = saved["made_of"]
+    saved_made_of["options"] = _select_changed(saved_made_of.get("options", {}))
+    for name, value in as_json(made_of).items():
+        if saved_made_of.get(name) != value:
+            raise ValueError(
+                f"{folder} was made with other {name}: {saved_made_of.get(name)}, now "
+                f"{value}: choose another output"
+            )
+
+    metrics = {}
+    for name, value in saved["figures"].items():
+        metrics[name] = math.nan if value is None else value
+    return metrics

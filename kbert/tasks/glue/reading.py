@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from kbert.data.labelled.cells import parse_number
 from kbert.data.labelled.text_lines import read_numbered_lines
@@ -48,23 +48,23 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
     for number, line in read_numbered_lines(path):
         if not line.strip():
             continue
-        location, cells = f"{path}, line {number}", [cell.strip() for cell in line.split("\t")]
+        location = f"{path}, line {number}"
+        cells = [cell.strip() for cell in line.split("\t")]
         if layout is None and set(task.columns) <= set(cells):
-            layout = Layout(len(cells), *map(cells.index, task.columns))
+            indices = [cells.index(name) for name in task.columns]
+            layout = Layout(len(cells), *indices)
             continue
         layout = layout or task.headless
         if layout is None:
-            label, *texts = task.columns
-            raise ValueError(
-                f"{location}: expected a header of {task.name} with {', '.join([*texts, label])} "
-                f"between tabs, got {', '.join(cells)[:80]!r}"
-            )
+            _refuse_header(task, cells, location)
+
         try:
             records.append(_read_record(task, layout, cells, location))
         except ValueError as error:
             if not task.may_be_broken:
                 raise
             broken.append(error)
+
     if len(broken) > max(3, _MOST_BROKEN * len(records)):
         raise ValueError(f"{broken[0]} (and {len(broken) - 1:,} more such lines)")
     if broken:
@@ -72,6 +72,15 @@ def read_file(task: GlueTask, path: Path) -> list[Labelled]:
     if not records:
         raise ValueError(f"{path}: expected lines of texts and labels, got none")
     return records
+
+
+def _refuse_header(task: GlueTask, cells: list[str], location: str) -> NoReturn:
+    """Raise a ValueError for a first line without the task's columns."""
+    label, *texts = task.columns
+    raise ValueError(
+        f"{location}: expected a header of {task.name} with {', '.join([*texts, label])} "
+        f"between tabs, got {', '.join(cells)[:80]!r}"
+    )
 
 
 def _read_record(task: GlueTask, layout: Layout, cells: list[str], location: str) -> Labelled:
@@ -83,6 +92,7 @@ def _read_record(task: GlueTask, layout: Layout, cells: list[str], location: str
     pair = None if layout.pair is None else cells[layout.pair]
     if not text or pair == "":
         raise ValueError(f"{location}: expected a text, got an empty column")
+
     label: str | float | None = cell if cell in task.labels else None
     if not task.labels:
         label = parse_number(cell)

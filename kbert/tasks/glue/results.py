@@ -3,6 +3,7 @@
 import csv
 import functools
 import html
+import itertools
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -85,13 +86,12 @@ class TaskResult:
         """Each official metric on each dev file, over the seeds of the best point."""
         task = TASKS[self.task]
         chosen = [run for run in self.runs if run.setting == self.best]
-        return [
-            Metric(
-                task.name + suffix, metric, tuple(run.metrics[metric + suffix] for run in chosen)
-            )
-            for suffix in task.dev
-            for metric in task.metrics
-        ]
+        metrics = []
+        for suffix in task.dev:
+            for name in task.metrics:
+                values = tuple(run.metrics[name + suffix] for run in chosen)
+                metrics.append(Metric(task.name + suffix, name, values))
+        return metrics
 
 
 @dataclass(frozen=True)
@@ -109,19 +109,24 @@ class GlueResult:
     @property
     def metrics(self) -> list[Metric]:
         """Metrics of all tasks."""
-        return [metric for task in self.tasks for metric in task.metrics]
+        return list(itertools.chain.from_iterable(task.metrics for task in self.tasks))
 
     def __repr__(self) -> str:
         return f"GlueResult({len(self.tasks)} tasks, {self.folder.name!r})"
 
     def __str__(self) -> str:
-        lines = make_table(self.metrics)
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        aligned = [
-            [f"{cell:{'<>'[column >= 2]}{width}}" for column, (cell, width) in enumerate(cells)]
-            for cells in (zip(line, widths, strict=True) for line in lines)
-        ]
-        return "\n".join("  ".join(cells).rstrip() for cells in aligned)
+        table = make_table(self.metrics)
+        widths = []
+        for cells in zip(*table, strict=True):
+            widths.append(max(len(cell) for cell in cells))
+
+        lines = []
+        for row in table:
+            aligned = []
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+                aligned.append(cell.rjust(width) if column >= 2 else cell.ljust(width))
+            lines.append("  ".join(aligned).rstrip())
+        return "\n".join(lines)
 
 
 @functools.cache
@@ -133,16 +138,16 @@ def read_published() -> list[dict[str, str]]:
 
 def make_table(metrics: Sequence[Metric]) -> list[list[str]]:
     """Return a header, and one metric per row beside the published ones; all are percents."""
-    published = {
-        (row["model"], row["task"], row["metric"]): row["value"] for row in read_published()
-    }
+    published = {}
+    for row in read_published():
+        published[row["model"], row["task"], row["metric"]] = row["value"]
     models = list(dict.fromkeys(model for model, *_ in published))
-    rows = [
-        [metric.task, metric.metric, str(metric)]
-        + [published.get((model, metric.task, metric.metric), "") for model in models]
-        for metric in metrics
-    ]
-    return [["task", "metric", "dev", *models], *rows]
+
+    table = [["task", "metric", "dev", *models]]
+    for metric in metrics:
+        values = [published.get((model, metric.task, metric.metric), "") for model in models]
+        table.append([metric.task, metric.metric, str(metric), *values])
+    return table
 
 
 def write_glue_page(result: GlueResult, config: BertConfig) -> None:
@@ -152,23 +157,33 @@ def write_glue_page(result: GlueResult, config: BertConfig) -> None:
     """
     name, escape = result.folder.name, html.escape
     cards = "".join(
-        f"<div class=card><b>{escape(str(one))}</b>{escape(f'{one.task}, {one.metric}')}</div>"
-        for one in result.metrics
+        f"<div class=card><b>{escape(str(metric))}</b>{escape(f'{metric.task}, {metric.metric}')}"
+        "</div>"
+        for metric in result.metrics
     )
-    head, *rows = ([escape(cell) for cell in row] for row in make_table(result.metrics))
-    texts = {row["model"]: f"{row['source']}; {row['data']}" for row in read_published()}
-    sources = (f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in texts.items())
+    cells = []
+    for row in make_table(result.metrics):
+        cells.append([escape(cell) for cell in row])
+    sources = ""
+    for model, text in _list_sources().items():
+        sources += f"<dt>{escape(model)}</dt><dd>{escape(text)}</dd>"
+
     sections = [
         f"<h1>GLUE</h1><p class=dim>{escape(name)} · {config.num_hidden_layers} layers × "
         f"{config.hidden_size}, {config.num_attention_heads} heads</p>",
         f"<div class=cards>{cards}</div>",
         "<h2>Compared with published metrics</h2>",
-        _make_html_table(head, rows, num_left=2),
+        _make_html_table(cells[0], cells[1:], num_left=2),
         f"<p class=small>{_NOTE}</p>",
-        *(_describe_runs(task, result.folder) for task in result.tasks),
-        f"<h2>Sources</h2><dl>{''.join(sources)}</dl>",
     ]
+    sections += [_describe_runs(task, result.folder) for task in result.tasks]
+    sections.append(f"<h2>Sources</h2><dl>{sources}</dl>")
     write_page(result.folder / PAGE, f"{name}: GLUE", sections)
+
+
+def _list_sources() -> dict[str, str]:
+    """Return where the published metrics of each model are from."""
+    return {row["model"]: f"{row['source']}; {row['data']}" for row in read_published()}
 
 
 def _make_html_table(
@@ -177,18 +192,19 @@ def _make_html_table(
     """Return a table of HTML cells; the first `num_left` columns are left-aligned."""
 
     def join(row: Sequence[str], tag: str) -> str:
-        return "".join(
-            f"<{tag}{' class=n' if column >= num_left else ''}>{cell}</{tag}>"
-            for column, cell in enumerate(row)
-        )
+        cells = []
+        for column, cell in enumerate(row):
+            style = " class=n" if column >= num_left else ""
+            cells.append(f"<{tag}{style}>{cell}</{tag}>")
+        return "".join(cells)
 
-    body = "".join(
-        f"<tr{' class=best' if number in best else ''}>{join(row, 'td')}</tr>"
-        for number, row in enumerate(rows)
-    )
+    body = []
+    for number, row in enumerate(rows):
+        style = " class=best" if number in best else ""
+        body.append(f"<tr{style}>{join(row, 'td')}</tr>")
     return (
         f"<div class=wide><table><thead><tr>{join(head, 'th')}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
+        f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 
 
@@ -201,7 +217,9 @@ def _describe_runs(result: TaskResult, folder: Path) -> str:
         metrics = [f"{100 * value:.1f}" for value in run.metrics.values()]
         link = html.escape((run.folder.relative_to(folder) / "report.html").as_posix())
         rows.append([str(run.setting), str(run.seed), *metrics, f"<a href='{link}'>its curves</a>"])
-    head = ["setting", "seed", *map(html.escape, runs[0].metrics), ""]
+
+    metric_names = [html.escape(name) for name in runs[0].metrics]
+    head = ["setting", "seed", *metric_names, ""]
     chosen = [number for number, run in enumerate(runs) if run.setting == result.best]
     return (
         f"<details><summary>{html.escape(task.name)}: {len(runs)} runs, the best "

@@ -57,33 +57,21 @@ def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
     batches, held_out = data.batches, data.held_out
     assert settings.warmup_steps is not None and settings.evaluate_every is not None
 
-    variant = GraphSpec(
-        data.config, seq_len=batches.seq_len, max_predictions=batches.max_predictions
-    )
-    lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
-    model = PretrainedModel(
-        spec=GraphSpec(data.config, seq_len=None),
-        training_spec=choose_variant(variant, sources, settings),
-        trained=trained_parts(variant, settings.freeze, *lora),
-        init=sources.get("init"),
-        tokenizer=batches.shards.tokenizer,
-        mlm_only=settings.mlm_only,
-    )
-    evaluate = None
-    if held_out is not None:
-        evaluate = functools.partial(_evaluate, held_out, settings.evaluation_batches)
+    model = _plan_model(settings, sources, data)
     # without next sentences their labels have weight 0
     losses = dict.fromkeys((names.MLM, names.NSP), LOSSES[HEADS[model.spec.head].loss])
+    evaluate = dev_fingerprint = None
+    if held_out is not None:
+        evaluate = functools.partial(_evaluate, held_out, settings.evaluation_batches)
+        dev_fingerprint = held_out.fingerprint
+
     plan = RunPlan(
         command=request.command,
         title="Pretraining a BERT",
         settings=settings,
         recorded={**settings.as_dict(), "config": data.config.to_dict()},
         derived=list_derived(request, settings),
-        fingerprint={
-            "train": batches.fingerprint,
-            "dev": None if held_out is None else held_out.fingerprint,
-        },
+        fingerprint={"train": batches.fingerprint, "dev": dev_fingerprint},
         data_paths=list_paths(sources),
         base="init",
         base_may_move=False,
@@ -103,8 +91,26 @@ def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
     if sources.get("teacher") is None:
         return plan
     teacher = _open_teacher(sources["teacher"], batches, settings)
-    return plan_distillation(
-        plan, teacher, outputs=[names.MLM] if settings.mlm_only else [names.MLM, names.NSP]
+    outputs = [names.MLM] if settings.mlm_only else [names.MLM, names.NSP]
+    return plan_distillation(plan, teacher, outputs=outputs)
+
+
+def _plan_model(
+    settings: PretrainingSettings, sources: Mapping[str, Any], data: Corpus
+) -> PretrainedModel:
+    """Return the model, whose steps compute only the predicted positions."""
+    batches = data.batches
+    variant = GraphSpec(
+        data.config, seq_len=batches.seq_len, max_predictions=batches.max_predictions
+    )
+    lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
+    return PretrainedModel(
+        spec=GraphSpec(data.config, seq_len=None),
+        training_spec=choose_variant(variant, sources, settings),
+        trained=trained_parts(variant, settings.freeze, *lora),
+        init=sources.get("init"),
+        tokenizer=batches.shards.tokenizer,
+        mlm_only=settings.mlm_only,
     )
 
 
@@ -122,10 +128,13 @@ def _count_flops(model: PretrainedModel, batches: PretrainingBatches) -> float:
 
 def _open_teacher(source, batches: PretrainingBatches, settings: PretrainingSettings) -> Bert:
     """Return the teacher; raise a ValueError where it has not the student's outputs."""
-    pairs, head = not settings.mlm_only, "pretraining" if settings.alpha else None
-    teacher = open_teacher(source, batches.shards.tokenizer, batches.seq_len, pairs, head)
+    has_pairs = not settings.mlm_only
+    head = "pretraining" if settings.alpha else None
+    teacher = open_teacher(source, batches.shards.tokenizer, batches.seq_len, has_pairs, head)
     if settings.alpha:
-        layers = (*MLM_LAYERS, names.POOLER, names.NSP) if pairs else MLM_LAYERS
+        layers = [*MLM_LAYERS]
+        if has_pairs:
+            layers += [names.POOLER, names.NSP]
         require_head(teacher, "a teacher (but with alpha 0)", "pretraining", layers)
     return teacher
 
@@ -179,11 +188,13 @@ def _describe_progress(batches: PretrainingBatches, done: int) -> str:
 def _make_card(sources: Mapping[str, Any], held_out: PretrainingBatches | None) -> Training:
     """Return what the model's card says of the run, before it has a result."""
     init = sources.get("init")
+    base = init if init and "://" in init else None
+    dev = None if held_out is None else "held-out documents"
     return Training(
         verb="pretrained",
-        base=init if init and "://" in init else None,
+        base=base,
         facts={},
-        dev=None if held_out is None else "held-out documents",
+        dev=dev,
         metrics={},
         settings={},
     )

@@ -46,11 +46,20 @@ class PretrainingSettings(DistillationSettings, RunSettings):
 
     command: ClassVar[str] = "pretrain"
     first: ClassVar[tuple[str, ...]] = (
-        *("steps", "batch_size", "seq_len", "max_predictions"),
-        *("optimizer", "learning_rate", "warmup_steps"),
+        "steps",
+        "batch_size",
+        "seq_len",
+        "max_predictions",
+        "optimizer",
+        "learning_rate",
+        "warmup_steps",
     )
     last: ClassVar[tuple[str, ...]] = (
-        *("freeze", "lora_rank", "lora_targets", "lora_alpha", "lora_dropout"),
+        "freeze",
+        "lora_rank",
+        "lora_targets",
+        "lora_alpha",
+        "lora_dropout",
     )
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
 

@@ -120,27 +120,32 @@ def search(
     text_ids = np.array([ids.setdefault(text, len(ids)) for text in texts])
     if embeddings is not None:
         embeddings = _check_embeddings(embeddings, len(texts))
-        embeddings = embeddings[np.unique(text_ids, return_index=True)[1]]
+        _, first_indices = np.unique(text_ids, return_index=True)
+        embeddings = embeddings[first_indices]
+
     prompt = _choose_prompt(bert, query_prompt_name, QUERY)
-    of_queries = embed(bert, queries, prompt=prompt, **options)
-    check_finite(of_queries, "the vectors of queries")
+    query_embeddings = embed(bert, queries, prompt=prompt, **options)
+    check_finite(query_embeddings, "the vectors of queries")
     if embeddings is None:
         prompt = _choose_prompt(bert, text_prompt_name, DOCUMENT)
         embeddings = embed(bert, list(ids), prompt=prompt, **options)
         check_finite(embeddings, "the vectors of different texts")
-    if embeddings.shape[1] > of_queries.shape[1]:
+    width = embeddings.shape[1]
+    if width > query_embeddings.shape[1]:
         raise ValueError(
-            f"embeddings must have {of_queries.shape[1]} numbers or fewer per text for this model, "
-            f"got {embeddings.shape[1]}"
+            f"embeddings must have {query_embeddings.shape[1]} numbers or fewer per text for this "
+            f"model, got {width}"
         )
+
     results: list[list[Hit]] = []
     if not texts:
         results = [[] for _ in queries]
         return results[0] if is_single else results
+
     size = max(_AT_ONCE // len(texts), 1)
     function = settings_of(bert, "search").similarity
     for start in range(0, len(queries), size):
-        chunk = of_queries[start : start + size, : embeddings.shape[1]]
+        chunk = query_embeddings[start : start + size, :width]
         scores = compare(function, chunk, embeddings)[:, text_ids]
         results += [_find_hits(texts, row, top_k) for row in scores]
     return results[0] if is_single else results
@@ -189,25 +194,27 @@ def rank(
         raise ValueError(f"query must be a str, got {type(query).__name__}")
     texts = _list_texts(texts)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
-    if not HEADS[bert.head].classifies_texts:
-        if label is not None:
+
+    if HEADS[bert.head].classifies_texts:
+        if query_prompt_name is not None or text_prompt_name is not None:
             raise ValueError(
-                f"label must be left out with the head {bert.head!r}, which has none, got {label!r}"
+                "a prompt's name goes with a model that compares embeddings, got a classifier"
             )
-        return search(
-            bert,
-            query,
-            texts,
-            top_k=max(len(texts), 1),
-            query_prompt_name=query_prompt_name,
-            text_prompt_name=text_prompt_name,
-            **options,
-        )
-    if query_prompt_name is not None or text_prompt_name is not None:
+        return _find_hits(texts, _score_pairs(bert, query, texts, label, options), len(texts))
+
+    if label is not None:
         raise ValueError(
-            "a prompt's name goes with a model that compares embeddings, got a classifier"
+            f"label must be left out with the head {bert.head!r}, which has none, got {label!r}"
         )
-    return _find_hits(texts, _score_pairs(bert, query, texts, label, options), len(texts))
+    return search(
+        bert,
+        query,
+        texts,
+        top_k=max(len(texts), 1),
+        query_prompt_name=query_prompt_name,
+        text_prompt_name=text_prompt_name,
+        **options,
+    )
 
 
 def _score_pairs(
@@ -216,15 +223,7 @@ def _score_pairs(
     """Return a classifier's scores of the query with each text, float (N,)."""
     names = label_names(bert, bert.spec.num_labels)
     if len(names) == 1 and label is None:
-        # as `CrossEncoder.predict`
-        settings = bert.cross_encoder or CrossEncoderSettings()
-        name = "sigmoid"
-        if settings.activation is not None:
-            name = keras_activation(settings.activation, "the checkpoint's activation_fn")
-        logits = regress(bert, [settings.prompt + query] * len(texts), texts, **options)
-        check_finite(logits, "the scores of texts")
-        activation = keras.activations.get(name)
-        return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
+        return _score_by_one_output(bert, query, texts, options)
     if label is None and len(names) == 2:
         label = names[1]
     if label not in names:
@@ -232,10 +231,30 @@ def _score_pairs(
         raise ValueError(
             f"label must be one of {known} (the one that says that a text fits), got {label!r}"
         )
+
+    queries = [query] * len(texts)
     if bert.problem_type == "regression":
-        return regress(bert, [query] * len(texts), texts, **options)[:, names.index(label)]
-    labels = classify(bert, [query] * len(texts), texts, **options)
-    return np.array([{one.label: one.probability for one in row}[label] for row in labels])
+        return regress(bert, queries, texts, **options)[:, names.index(label)]
+    scores = []
+    for labels in classify(bert, queries, texts, **options):
+        probabilities = {result.label: result.probability for result in labels}
+        scores.append(probabilities[label])
+    return np.array(scores)
+
+
+def _score_by_one_output(
+    bert: Bert, query: str, texts: list[str], options: InferenceOptions
+) -> np.ndarray:
+    """Return the output for each pair after its activation, as `CrossEncoder.predict`."""
+    settings = bert.cross_encoder or CrossEncoderSettings()
+    name = "sigmoid"
+    if settings.activation is not None:
+        name = keras_activation(settings.activation, "the checkpoint's activation_fn")
+    logits = regress(bert, [settings.prompt + query] * len(texts), texts, **options)
+    check_finite(logits, "the scores of texts")
+
+    activation = keras.activations.get(name)
+    return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
 
 
 def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
@@ -243,13 +262,15 @@ def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
     settings = settings_of(bert, "search")
     if name is not None:
         return settings.prompt(name)
+
     prompt = settings.prompt(default)
-    others = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
-    if default == DOCUMENT and not prompt and others:
+    unused = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
+    if default == DOCUMENT and not prompt and unused:
         _logger.warning(
             "the prompt %r is not used for texts, as in sentence-transformers. To use it, "
             "give text_prompt_name=%r (--text-prompt-name)",
-            *(others[0], others[0]),
+            unused[0],
+            unused[0],
         )
     return prompt
 

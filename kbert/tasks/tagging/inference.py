@@ -86,38 +86,55 @@ def tag(
             a text nor a list of words.
     """
     tokenizer, limit = require_tokenizer(bert, "tag"), longest(bert)
-    texts, known, is_single = _list_texts(bert, texts)
+    texts, known_spans, is_single = _list_texts(bert, texts)
     require_head(bert, "tag", "tokens", [names.TOKEN_CLASSIFIER])
-    if known is not None and limit < 3:
+    if known_spans is not None and limit < 3:
         raise ValueError("tag needs a model of 3 tokens or more: [CLS], a token and [SEP]")
-    spans: list[list[Span]] = list(known or [[]] * len(texts))
 
-    def encode(part: slice) -> list[list[Window]]:
-        if known is not None:  # windows, as in training
-            encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
-            pairs = zip(encodings, known[part], strict=True)
-            return [split_windows(tokenizer, encoding, own, limit) for encoding, own in pairs]
+    spans: list[list[Span]] = list(known_spans or [[]] * len(texts))
+
+    def encode_windows(part: slice) -> list[list[Window]]:
+        """Return windows of texts whose words are known, as in training."""
+        encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
+        pairs = zip(encodings, spans[part], strict=True)
+        return [split_windows(tokenizer, encoding, words, limit) for encoding, words in pairs]
+
+    def encode_texts(part: slice) -> list[list[Window]]:
+        """Return one window of each text; its words are the tokenizer's."""
+        windows = []
         encodings = tokenizer.encode_batch(texts[part], max_length=limit)
-        spans[part], windows = zip(*map(read_words, encodings), strict=True)
-        return [[window] for window in windows]
+        for index, encoding in enumerate(encodings, part.start):
+            spans[index], window = read_words(encoding)
+            windows.append([window])
+        return windows
 
+    encode = encode_texts if known_spans is None else encode_windows
     function = get_output_function(bert, [names.TOKEN_CLASSIFIER], precision)
     labels = label_names(bert, bert.spec.num_labels)
-    outside = "O" if "O" in labels else labels[0]
     results: list[list[Word]] = [[] for _ in texts]
     for index, windows, outputs in run_windows(
         bert, "tag", function, [texts], encode, batch_size, progress
     ):
-        predictions: dict[int, tuple[str, float]] = {}
-        for window, (logits,) in zip(windows, outputs, strict=True):
-            probabilities = softmax(logits[list(window.tokens)])
-            for word, row in zip(window.words, probabilities, strict=True):
-                predictions[word] = labels[int(row.argmax())], float(row.max())
-        results[index] = [
-            Word(texts[index][a:b], *predictions.get(word, (outside, 0.0)), a, b)
-            for word, (a, b) in enumerate(spans[index])
-        ]
+        results[index] = _label_words(texts[index], spans[index], windows, outputs, labels)
     return results[0] if is_single else results
+
+
+def _label_words(
+    text: str, spans: list[Span], windows: list[Window], outputs: list, labels: Sequence[str]
+) -> list[Word]:
+    """Return a text's words with their most likely labels, by the outputs of its windows."""
+    predictions: dict[int, tuple[str, float]] = {}
+    for window, (logits,) in zip(windows, outputs, strict=True):
+        probabilities = softmax(logits[list(window.tokens)])
+        for word, row in zip(window.words, probabilities, strict=True):
+            predictions[word] = labels[int(row.argmax())], float(row.max())
+
+    outside = "O" if "O" in labels else labels[0]  # the label of words without a token
+    words = []
+    for number, (start, end) in enumerate(spans):
+        label, probability = predictions.get(number, (outside, 0.0))
+        words.append(Word(text[start:end], label, probability, start, end))
+    return words
 
 
 def _list_texts(bert: Bert, texts) -> tuple[list[str], list[list[Span]] | None, bool]:
@@ -125,18 +142,25 @@ def _list_texts(bert: Bert, texts) -> tuple[list[str], list[list[Span]] | None, 
     if isinstance(texts, Iterable) and not isinstance(texts, (str, bytes)):
         texts = list(texts)
         if any(isinstance(text, (list, tuple)) for text in texts):
-            for n, sentence in enumerate(texts):
-                if not isinstance(sentence, (list, tuple)):
-                    raise ValueError(
-                        f"texts[{n}] must be a list of words, as others are, got {sentence!r:.60}"
-                    )
-                for m, word in enumerate(sentence):
-                    check_text(word, f"texts[{n}][{m}]")
-                    if not word.strip():
-                        raise ValueError(f"texts[{n}][{m}] must be a word, got {word!r}")
-            joined, _ = listed([" ".join(text) for text in texts], "texts")
-            return joined, list(map(join_spans, texts)), False
+            _check_sentences(texts)
+            joined, _ = listed([" ".join(words) for words in texts], "texts")
+            return joined, [join_spans(words) for words in texts], False
+
     texts, is_single = listed(texts, "texts")
-    if bert.split_punctuation is None:
+    punctuation = bert.split_punctuation
+    if punctuation is None:
         return texts, None, is_single
-    return texts, [find_spans(text, bert.split_punctuation) for text in texts], is_single
+    return texts, [find_spans(text, punctuation) for text in texts], is_single
+
+
+def _check_sentences(sentences: list) -> None:
+    """Raise a ValueError unless each is a list of words."""
+    for n, sentence in enumerate(sentences):
+        if not isinstance(sentence, (list, tuple)):
+            raise ValueError(
+                f"texts[{n}] must be a list of words, as others are, got {sentence!r:.60}"
+            )
+        for m, word in enumerate(sentence):
+            check_text(word, f"texts[{n}][{m}]")
+            if not word.strip():
+                raise ValueError(f"texts[{n}][{m}] must be a word, got {word!r}")

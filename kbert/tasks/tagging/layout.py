@@ -40,9 +40,14 @@ class Layout(NamedTuple):
         """Name the columns of words and labels."""
         if self.universal and (self.word, self.label) == (_FORM, _UPOS):
             return "FORM", "UPOS"
-        numbers = {0: "the first", -1: "the last"}
-        word, label = (numbers.get(n, str(n + 1)) for n in (self.word, self.label))
-        return word, label
+        return _name_column(self.word), _name_column(self.label)
+
+
+def _name_column(index: int) -> str:
+    """Name a column by its place; −1 is the last one."""
+    if index == 0:
+        return "the first"
+    return "the last" if index == -1 else str(index + 1)
 
 
 def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> Layout:
@@ -51,11 +56,12 @@ def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> La
     A warning says so where the words are not in the first column, or the labels not in the last.
     A ValueError says which columns to choose where no label's column is known.
     """
-    universal = drop_ending(path).suffix == ".conllu"
-    tokens = [line for line in lines if not universal or line.cells[0].isdecimal()]
+    is_universal = drop_ending(path).suffix == ".conllu"
+    tokens = [line for line in lines if not is_universal or line.cells[0].isdecimal()]
     if not tokens:
-        return Layout(universal=universal)
-    layout = Layout(_FORM, _UPOS, True) if universal else _detect_layout(lines, options)
+        return Layout(universal=is_universal)
+
+    layout = Layout(_FORM, _UPOS, True) if is_universal else _detect_layout(lines, options)
     if options.text is not None:
         layout = layout._replace(word=_find_index(options.text, tokens[0]))
     if options.label is not None:
@@ -66,7 +72,7 @@ def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> La
 
 
 def _name_options() -> str:
-    return " and ".join(name_setting(name) for name in ("text_column", "label_column"))
+    return f"{name_setting('text_column')} and {name_setting('label_column')}"
 
 
 def _detect_layout(lines: Sequence[Line], options: ColumnOptions) -> Layout:
@@ -80,18 +86,22 @@ def _detect_layout(lines: Sequence[Line], options: ColumnOptions) -> Layout:
                 + write_settings(text_column="2", label_column="4")
             )
         return Layout(_FORM, _UPOS, True)
+
     if options.text is None and _have_numbers(lines):
         _logger.warning(
             "%s: the first column numbers the words: the words are read from column 2. %s "
             "choose other columns",
-            *(location, _name_options()),
+            location,
+            _name_options(),
         )
         return Layout(1)
+
     if not options.names and _are_swapped(lines):
         _logger.warning(
             "%s: the first column has the labels: the words are read from column 2. %s choose "
             "other columns",
-            *(location, _name_options()),
+            location,
+            _name_options(),
         )
         return Layout(1, 0)
     return Layout()
@@ -107,39 +117,52 @@ def _is_universal(lines: Sequence[Line]) -> bool:
 
 def _have_numbers(lines: Sequence[Line]) -> bool:
     """Return whether the first of three columns or more counts a sentence's words, from 0 or 1."""
-    if len(lines) > 1 and not lines[0].cells[0].strip().isdecimal():
-        lines = lines[1:]  # a header
-    if any(len(line.cells) < 3 or not line.cells[0].strip().isdecimal() for line in lines):
+    has_header = len(lines) > 1 and not _begins_with_number(lines[0])
+    if has_header:
+        lines = lines[1:]
+    if not all(len(line.cells) >= 3 and _begins_with_number(line) for line in lines):
         return False
 
     longest = 0
     for _, group in itertools.groupby(lines, key=lambda line: line.sentence):
         numbers = [int(line.cells[0]) for line in group]
-        if longest == 0 and numbers[0] > 1:
+        start, count = numbers[0], len(numbers)
+        if longest == 0 and start > 1:
             return False
-        if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        if numbers != list(range(start, start + count)):
             return False
-        longest = max(longest, len(numbers))
+        longest = max(longest, count)
     return longest > 1
+
+
+def _begins_with_number(line: Line) -> bool:
+    return line.cells[0].strip().isdecimal()
 
 
 def _are_swapped(lines: Sequence[Line]) -> bool:
     """Return whether the first of two columns has nothing but tags of entities, and a header."""
     if any(len(line.cells) != 2 for line in lines):
         return False
-    first, second = ({line.cells[n].strip() for line in lines} for n in (0, 1))
+
+    first = {line.cells[0].strip() for line in lines}
+    second = {line.cells[1].strip() for line in lines}
     scheme = find_scheme(first)
-    has_tags = scheme is not None and {*scheme.odd} <= {lines[0].cells[0].strip()}
-    return has_tags and find_scheme(second) is None
+    if scheme is None:
+        return False
+    header = lines[0].cells[0].strip()
+    return {*scheme.odd} <= {header} and find_scheme(second) is None
 
 
 def _find_index(name: str, line: Line) -> int:
     """Return the index of a column that was named, or numbered from 1 on."""
-    names = {str(n): n - 1 for n in range(1, len(line.cells) + 1)}
-    names |= {cell.strip().lower(): n for n, cell in enumerate(line.cells)}
-    if name.strip().lower() not in names:
+    indices = {str(n): n - 1 for n in range(1, len(line.cells) + 1)}
+    for n, cell in enumerate(line.cells):
+        indices[cell.strip().lower()] = n
+
+    key = name.strip().lower()
+    if key not in indices:
         raise ValueError(
             f"{line.location}: there is no column {name!r}, only {', '.join(line.cells)[:60]}: "
             f"give one of these, or a column's number, 1 … {len(line.cells)}"
         )
-    return names[name.strip().lower()]
+    return indices[key]

@@ -1,5 +1,6 @@
 """Predictions of words' labels for the dev data, for a run's page."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,39 +28,51 @@ def describe_tags(
     labels: Sequence[str],
 ) -> Predictions:
     """Describe the labels of all words; `logits` are those of each window's tokens."""
-    numbers = {label: number for number, label in enumerate(labels)}
-    losses = np.zeros(len(records))
-    probs: dict[tuple[int, int], float] = {}  # of the wrong labels, by sentence and word
-    for window, values in zip(examples.notes, logits, strict=True):
-        gold = np.array(
-            [numbers[records[window.record].labels[word]] for word in window.words], int
-        )
-        log_probs = log_softmax(values[list(window.tokens)])
-        losses[window.record] -= log_probs[np.arange(len(gold)), gold].sum()
-        for index in np.flatnonzero(log_probs.argmax(-1) != gold):
-            word = window.record, window.words[index]
-            probs[word] = float(np.exp(log_probs[index].max()))
+    losses, probs = _measure_sentences(records, examples, logits, labels)
+    expected = [record.labels for record in records]
+    counts = count_confusions(
+        _number_labels(expected, labels), _number_labels(predicted, labels), labels
+    )
+    scheme = find_scheme(labels)
+    if scheme is not None:
+        counts |= count_entity_types(scheme.read(expected), scheme.read(predicted))
 
-    expected = [list(record.labels) for record in records]
-    numbers_of_words = [
-        np.array([numbers[label] for sentence in sentences for label in sentence])
-        for sentences in (expected, predicted)
-    ]
-    counts = count_confusions(numbers_of_words[0], numbers_of_words[1], labels)
-    if scheme := find_scheme(labels):
-        counts |= count_entity_types(
-            *(
-                [[scheme.tags[label] for label in sentence] for sentence in sentences]
-                for sentences in (expected, predicted)
-            )
-        )
     worst = [
         _make_example(records, number, predicted[number], probs, losses[number])
         for number in pick_worst(losses)
     ]
-    note = "The confusion matrix counts words. " if "matrix" in counts else ""
-    note += "A wrong word has its label in the data → the predicted one, and its probability."
+    note = "A wrong word has its label in the data → the predicted one, and its probability."
+    if "matrix" in counts:
+        note = f"The confusion matrix counts words. {note}"
     return Predictions(len(records), "sentences", examples=worst, note=note, **counts)
+
+
+def _measure_sentences(
+    records: Sequence[Sentence],
+    examples: Examples,
+    logits: Sequence[np.ndarray],
+    labels: Sequence[str],
+) -> tuple[np.ndarray, dict[tuple[int, int], float]]:
+    """Return each sentence's loss, and wrong labels' probabilities by sentence and word."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    losses = np.zeros(len(records))
+    probs: dict[tuple[int, int], float] = {}
+    for window, values in zip(examples.notes, logits, strict=True):
+        sentence = records[window.record]
+        gold = np.array([numbers[sentence.labels[word]] for word in window.words], int)
+        log_probs = log_softmax(values[list(window.tokens)])
+        losses[window.record] -= log_probs[np.arange(len(gold)), gold].sum()
+
+        for index in np.flatnonzero(log_probs.argmax(-1) != gold):
+            word = window.record, window.words[index]
+            probs[word] = float(np.exp(log_probs[index].max()))
+    return losses, probs
+
+
+def _number_labels(sentences: Sequence[Sequence[str]], labels: Sequence[str]) -> np.ndarray:
+    """Return the numbers of the labels of all words, int (words,)."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    return np.array([numbers[label] for label in itertools.chain.from_iterable(sentences)])
 
 
 def _make_example(
@@ -76,18 +89,28 @@ def _make_example(
     last = max(wrong, default=2 * _AROUND) + _AROUND + 1
     last = min(len(record.words), last, first + _LONGEST)
 
-    pieces = [TextPiece("… ")] if first else []
+    pieces = []
+    if first:
+        pieces.append(TextPiece("… "))
     for word in range(first, last):
-        gold, label, mark = record.labels[word], predicted[word], ""
-        if gold != label:
-            prob = probs.get((number, word))
-            mark = f"{gold} → {label}" + (f" {prob:.0%}" if prob is not None else "")
+        mark = _mark_word(record.labels[word], predicted[word], probs.get((number, word)))
         pieces += [TextPiece(record.words[word], mark), TextPiece(" ")]
     if last < len(record.words):
         pieces.append(TextPiece("…"))
 
-    count = f"{len(wrong)} of {len(record.words)} words wrong"
-    location = record.locations[0]
     return PredictedExample(
-        location, (tuple(pieces),), (), (AnswerProb(count),), float(loss), bool(wrong)
+        record.locations[0],
+        (tuple(pieces),),
+        (),
+        (AnswerProb(f"{len(wrong)} of {len(record.words)} words wrong"),),
+        float(loss),
+        bool(wrong),
     )
+
+
+def _mark_word(gold: str, predicted: str, prob: float | None) -> str:
+    """Return what is written at a word: "" if its label is right."""
+    if gold == predicted:
+        return ""
+    mark = f"{gold} → {predicted}"
+    return mark if prob is None else f"{mark} {prob:.0%}"

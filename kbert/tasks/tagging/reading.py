@@ -35,30 +35,36 @@ class Sentence(NamedTuple):
 def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Columns:
     """Return the columns of rows: a list of words, and one of labels."""
     words = _find_column(names, WORDS, location, options.text)
-    return Columns((words,), _find_column(names, LABELS, location, options.label))
+    labels = _find_column(names, LABELS, location, options.label)
+    return Columns((words,), labels)
 
 
 def _find_column(columns: Sequence, names: Sequence[str], location: str, chosen: str | None) -> int:
     """Return the column that the user named, else a known one; the first name has precedence."""
-    names = names if chosen is None else [chosen]
+    if chosen is not None:
+        names = [chosen]
     known = [name for name in names if name in columns]
-    if not known or (len(known) > 1 and names[0] not in columns):
-        raise ValueError(
-            f'{location}: expected a list "{names[0]}", got {", ".join(map(str, columns))[:60]}'
-            + (f": it may be one of {', '.join(known)}" if known else "")
-        )
-    return columns.index(known[0])
+    is_clear = len(known) == 1 or names[0] in columns
+    if is_clear:
+        return columns.index(known[0])
+
+    listed = ", ".join(str(column) for column in columns)
+    choice = f": it may be one of {', '.join(known)}" if known else ""
+    raise ValueError(f'{location}: expected a list "{names[0]}", got {listed[:60]}{choice}')
 
 
 def name_cells(row) -> tuple[Sequence, Sequence] | None:
     """Return the names and the cells of a tuple in memory: (words, labels)."""
-    return (("words", "labels"), row) if isinstance(row, list) and len(row) == 2 else None
+    if isinstance(row, list) and len(row) == 2:
+        return ("words", "labels"), row
+    return None
 
 
 def make_sentence(row: TableRow) -> Sentence:
     """Return the sentence of a row of two lists."""
     layout, location = row.layout, row.location
-    (word_column,), label_column = layout.columns.texts, cast(int, layout.columns.label)
+    (word_column,) = layout.columns.texts
+    label_column = cast(int, layout.columns.label)
     words, labels = _read_list(row, word_column), _read_list(row, label_column)
     if len(words) != len(labels):
         raise ValueError(
@@ -87,12 +93,16 @@ def check_labels_repeat(
     records: LabelledRecords, layout: TableLayout, options: ColumnOptions
 ) -> None:
     """Refuse labels that are more than the words, or most of which occur once."""
-    words = [word for sentence in records for word in sentence.words]
-    labels = [label for sentence in records for label in sentence.labels]
-    different = len({*labels})
     if not layout.names or options.names or options.known_labels or records.labels:
         return
-    if different <= _FEW or (2 * different <= len(labels) and different <= len({*words})):
+
+    words, labels = [], []
+    for sentence in records:
+        words += sentence.words
+        labels += sentence.labels
+    different = len({*labels})
+    repeat = 2 * different <= len(labels) and different <= len({*words})
+    if different <= _FEW or repeat:
         return
     raise ValueError(
         f"{data_of(records[0].locations[0])}: the labels must repeat, got {different:,} "
@@ -147,7 +157,7 @@ def _has_header(first: "_Word", options: ColumnOptions) -> bool:
 
 def _find_columns_of_lines(names: Sequence[str], location: str, options: ColumnOptions) -> Columns:
     """Return the columns of a line of a word and its label, if it is a header of these."""
-    word, label = (name.lower() for name in names)
+    word, label = [name.lower() for name in names]
     if word not in _WORD_NAMES or label not in _LABEL_NAMES:
         raise ValueError(f"{location}: expected the columns words and labels, got {word}, {label}")
     return Columns((0,), 1)
@@ -192,12 +202,16 @@ def _read_words(lines: Iterable[Line], layout: Layout) -> Iterator[_Word]:
         names = names or cells
         if layout.universal and len(cells) != CONLLU_COLUMNS:
             raise ValueError(f"{location}: expected {CONLLU_COLUMNS} columns, got {len(cells)}")
+
         columns = [column for column in (layout.word, layout.label) if column < len(cells)]
         pair = [cells[column].strip() for column in columns]
-        if len(cells) < 2 or len(pair) < 2 or not all(pair):
+        is_complete = len(cells) >= 2 and len(pair) == 2 and all(pair)
+        if not is_complete:
             text = " ".join(cells)[:60]
             raise ValueError(f"{location}: expected a word and, last, its label, got {text!r}")
-        yield _Word(sentence, pair[0], pair[1], location)
+
+        word, label = pair
+        yield _Word(sentence, word, label, location)
         check_width(cells, names, location)  # the last one may be no label
 
 

@@ -6,7 +6,7 @@ M of BMES is I.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 OUTSIDE = "O"
@@ -41,6 +41,13 @@ class Scheme(NamedTuple):
         """Types of the entities, sorted."""
         return tuple(sorted({tag[2:] for tag in self.tags.values() if tag != OUTSIDE}))
 
+    def read(self, sentences: Iterable[Sequence[str]]) -> list[list[str]]:
+        """Return the tags of the labels of sentences' words."""
+        tags = []
+        for labels in sentences:
+            tags.append([self.tags[label] for label in labels])
+        return tags
+
 
 def find_scheme(labels: Collection[str]) -> Scheme | None:
     """Return the scheme of a tagger's labels; None if they are no tags of entities.
@@ -50,35 +57,46 @@ def find_scheme(labels: Collection[str]) -> Scheme | None:
     """
     tags = _read_tags(labels, _PREFIX)
     if OUTSIDE in labels:
-        rarer = [_read_tags(labels, pattern) for pattern in _RARER]
-        rarer = [candidate for candidate in rarer if _has_both(candidate)]
-        tags = max([tags, *rarer], key=len)  # the first of equals
-    tags = tags or _read_bare(labels)
+        for pattern in _RARER:
+            candidate = _read_tags(labels, pattern)
+            if _has_both(candidate) and len(candidate) > len(tags):
+                tags = candidate
+    if not tags:
+        tags = _read_bare(labels)
 
     odd = tuple(label for label in labels if label not in tags and label != OUTSIDE)
-    others = [label for label in odd if not _FILLER.fullmatch(label)]
+    unknown = [label for label in odd if not _FILLER.fullmatch(label)]
     begins = any(tag[0] in "BI" for tag in tags.values())
-    if not tags or 2 * len(others) > len(tags) or (others and not begins):
+    if not tags or 2 * len(unknown) > len(tags) or (unknown and not begins):
         return None
     return Scheme(dict.fromkeys(labels, OUTSIDE) | tags, odd)
 
 
 def _read_tags(labels: Collection[str], pattern: re.Pattern) -> dict[str, str]:
     """Return the labels that match, by label as "B-type", except those that fit no scheme."""
-    matches = {label: match for label in labels if (match := pattern.fullmatch(label))}
-    of_type: dict[str, str] = {}
-    for match in matches.values():
-        of_type[match["type"]] = of_type.get(match["type"], "") + match["tag"]
+    matches = {}
+    letters_of_type: dict[str, str] = {}
+    for label in labels:
+        match = pattern.fullmatch(label)
+        if match:
+            matches[label] = match
+            letters_of_type[match["type"]] = letters_of_type.get(match["type"], "") + match["tag"]
 
-    # IOE2 has no B: an entity of one word is E
-    letters = "".join(of_type.values())
-    is_ioe = not {*"BSLUM"} & {*letters} and any({*"IE"} <= {*own} for own in of_type.values())
+    is_ioe = _is_ioe(letters_of_type.values())
     tags = {}
     for label, match in matches.items():
         companions = _COMPANIONS.get(match["tag"])
-        if companions is None or is_ioe or {*companions} & {*of_type[match["type"]]}:
+        if companions is None or is_ioe or {*companions} & {*letters_of_type[match["type"]]}:
             tags[label] = f"{_TAGS[match['tag']]}-{match['type']}"
     return tags
+
+
+def _is_ioe(letters_of_types: Collection[str]) -> bool:
+    """Return whether tags may be of IOE2, which has no B: an entity of one word is E."""
+    all_letters = {*"".join(letters_of_types)}
+    if all_letters & {*"BSLUM"}:
+        return False
+    return any("I" in letters and "E" in letters for letters in letters_of_types)
 
 
 def _has_both(tags: dict[str, str]) -> bool:
@@ -88,7 +106,8 @@ def _has_both(tags: dict[str, str]) -> bool:
 
 def _read_bare(labels: Collection[str]) -> dict[str, str]:
     """Return tags without a type: B and others, and nothing else but O; or none."""
-    tags = _read_tags(labels, _BARE)
-    others = {*labels} - {"B"}
-    is_scheme = "B" in tags and others <= {*_TAGS, OUTSIDE} and others & {OUTSIDE, "I", "E"}
-    return tags if is_scheme else {}
+    rest = {*labels} - {"B"}
+    are_tags = "B" in labels and rest <= {*_TAGS, OUTSIDE}
+    if not are_tags or not rest & {OUTSIDE, "I", "E"}:
+        return {}
+    return _read_tags(labels, _BARE)

@@ -1,8 +1,9 @@
 """A label for each word: names, parts of speech."""
 
 import functools
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,15 @@ class Tagging(Task):
 
     def labels(self, records: Sequence[Sentence]) -> tuple[str, ...]:
         """Return the labels, sorted, or as a `datasets.ClassLabel` has them; two or more."""
-        every = [label for sentence in records for label in sentence.labels]
+        every = list(_iterate_labels(records))
         labels = list_labels(every, records[0].locations[0], "words")
         class_names = getattr(records, "labels", None) or ()
-        return tuple(class_names) if labels <= set(class_names) else tuple(sorted(labels))
+        if labels <= set(class_names):
+            return tuple(class_names)
+        return tuple(sorted(labels))
 
     def check_labels(self, records: Sequence[Sentence], labels: Sequence[str]) -> None:
-        numbers = {label: number for number, label in enumerate(labels)}
+        numbers = _number_labels(labels)
         for sentence in records:
             for label, location in zip(sentence.labels, sentence.locations, strict=True):
                 number_label(label, numbers, location)
@@ -58,9 +61,10 @@ class Tagging(Task):
                 f"max_length must be at least 3 ([CLS], a token, [SEP]), got {max_length}"
             )
         self.check_labels(records, labels)
-        numbers = {label: number for number, label in enumerate(labels)}
+        numbers = _number_labels(labels)
         texts = [" ".join(sentence.words) for sentence in records]
         encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
+
         ids, targets, notes = [], [], []
         for record, (sentence, encoding) in enumerate(zip(records, encodings, strict=True)):
             spans = join_spans(sentence.words)
@@ -71,12 +75,14 @@ class Tagging(Task):
                 ids.append(window.ids)
                 targets.append(target)
                 notes.append(window._replace(record=record))
+
         segments = [[0] * len(tokens) for tokens in ids]
         return Examples(ids, segments, {TOKEN_CLASSIFIER: targets}, notes)
 
     def split_punctuation(self, records: Sequence[Sentence], tokenizer) -> str | None:
         """Return the records' rule for splitting texts into words; see `find_punctuation`."""
-        return find_punctuation((word for one in records for word in one.words), tokenizer)
+        words = itertools.chain.from_iterable(sentence.words for sentence in records)
+        return find_punctuation(words, tokenizer)
 
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy of words; precision, recall and f1 of entities as seqeval's, else macro_f1.
@@ -84,24 +90,15 @@ class Tagging(Task):
         A word that the tokenizer drops counts as O, or as the first label where there is none.
         """
         gold, predicted = self.pair_predictions(records, examples, outputs, labels)
-        numbers = {label: number for number, label in enumerate(labels)}
-        columns = [
-            np.fromiter(
-                (np.array([numbers[label] for label in sentence]) for sentence in sentences),
-                object,
-                len(sentences),
-            )
-            for sentences in (gold, predicted)
-        ]
-        if scheme := find_scheme(labels):
-            tags = [
-                [[scheme.tags[label] for label in sentence] for sentence in sentences]
-                for sentences in (gold, predicted)
-            ]
-            columns.append(metrics.count_entities(*tags))
+        columns = [_number_sentences(gold, labels), _number_sentences(predicted, labels)]
+        scheme = find_scheme(labels)
+        if scheme is not None:
+            entities = metrics.count_entities(scheme.read(gold), scheme.read(predicted))
+            columns.append(entities)
+
         warning = describe_one_class(
-            [label for sentence in gold for label in sentence],
-            [label for sentence in predicted for label in sentence],
+            list(itertools.chain.from_iterable(gold)),
+            list(itertools.chain.from_iterable(predicted)),
             "words",
         )
         return Scores(tuple(columns), _compute, warning=warning)
@@ -116,10 +113,7 @@ class Tagging(Task):
         return [list(record.labels) for record in records], predicted
 
     def find_baseline(self, train: Sequence[Sentence], dev: Sequence[Sentence]) -> Baseline:
-        known, right = (
-            [label for sentence in records for label in sentence.labels] for records in (train, dev)
-        )
-        return find_majority(known, right, "label")
+        return find_majority(list(_iterate_labels(train)), list(_iterate_labels(dev)), "label")
 
     def describe_predictions(self, records, examples, outputs, labels) -> Predictions:
         _, predicted = self.pair_predictions(records, examples, outputs, labels)
@@ -133,6 +127,7 @@ class Tagging(Task):
         scheme = find_scheme(labels or ())
         if scheme is None:
             return "the labels are no tags of entities: macro_f1 is the mean F1 of the labels"
+
         types = f" ({first_few(scheme.types, 12)})" if any(scheme.types) else ""
         text = f"f1 is that of entities{types}, as seqeval's"
         if scheme.odd:
@@ -140,11 +135,31 @@ class Tagging(Task):
         return text
 
     def count_labels(self, records: Sequence[Sentence]) -> dict[str, Any]:
-        counts = Counter(label for sentence in records for label in sentence.labels)
+        counts = Counter(_iterate_labels(records))
         facts = {"words": counts.total(), "labels": counts}
-        if (scheme := find_scheme(counts)) and any(scheme.types):
+        scheme = find_scheme(counts)
+        if scheme is not None and any(scheme.types):
             facts["entity_types"] = list(scheme.types)
         return facts
+
+
+def _iterate_labels(records: Iterable[Sentence]) -> Iterator[str]:
+    """Yield the label of each word."""
+    for sentence in records:
+        yield from sentence.labels
+
+
+def _number_labels(labels: Sequence[str]) -> dict[str, int]:
+    return {label: number for number, label in enumerate(labels)}
+
+
+def _number_sentences(sentences: Sequence[Sequence[str]], labels: Sequence[str]) -> np.ndarray:
+    """Return the numbers of the labels of each sentence: (sentences,) of int (words,)."""
+    numbers = _number_labels(labels)
+    column = np.empty(len(sentences), object)
+    for row, sentence in enumerate(sentences):
+        column[row] = np.array([numbers[label] for label in sentence])
+    return column
 
 
 def _compute(gold: np.ndarray, predicted: np.ndarray, entities: np.ndarray | None = None) -> dict:

@@ -55,10 +55,17 @@ def find_punctuation(words: Iterable[str], tokenizer) -> str | None:
     """
     different = sorted(set(words))
     encodings = tokenizer.encode_batch(different, add_special_tokens=False)
-    if not any(max((n for n in one.word_ids if n is not None), default=0) for one in encodings):
+    if not any(_has_second_word(encoding) for encoding in encodings):
         return None
-    single = (word for word in different if len(word) == 1)
-    return "".join(char for char in single if unicodedata.category(char)[0] in "PS")
+
+    punctuation = [
+        word for word in different if len(word) == 1 and unicodedata.category(word)[0] in "PS"
+    ]
+    return "".join(punctuation)
+
+
+def _has_second_word(encoding: Encoding) -> bool:
+    return any(number is not None and number > 0 for number in encoding.word_ids)
 
 
 def find_spans(text: str, punctuation: str) -> list[Span]:
@@ -68,22 +75,31 @@ def find_spans(text: str, punctuation: str) -> list[Span]:
         chunk, start = match[0], match.start()
         first = len(chunk) - len(chunk.lstrip(punctuation))
         last = max(len(chunk.rstrip(punctuation)), first)
+
         spans += [(start + n, start + n + 1) for n in range(first)]
-        spans += [(start + first, start + last)] if last > first else []
+        if last > first:
+            spans.append((start + first, start + last))
         spans += [(start + n, start + n + 1) for n in range(last, len(chunk))]
     return spans
 
 
 def read_words(encoding: Encoding) -> tuple[list[Span], Window]:
     """Return the spans of the tokenizer's own words, and the whole encoding as their window."""
-    tokens: dict[int, list[int]] = {}
+    tokens_by_word: dict[int, list[int]] = {}
     for token, word in enumerate(encoding.word_ids):
         if word is not None:
-            tokens.setdefault(word, []).append(token)
-    spans = [(encoding.offsets[own[0]][0], encoding.offsets[own[-1]][1]) for own in tokens.values()]
-    first = tuple(own[0] for own in tokens.values())
+            tokens_by_word.setdefault(word, []).append(token)
+
+    spans, first_tokens = [], []
+    for tokens in tokens_by_word.values():
+        start, _ = encoding.offsets[tokens[0]]
+        _, end = encoding.offsets[tokens[-1]]
+        spans.append((start, end))
+        first_tokens.append(tokens[0])
+
     words = tuple(range(len(spans)))
-    return spans, Window(encoding.ids, words, first, truncated=encoding.truncated)
+    window = Window(encoding.ids, words, tuple(first_tokens), truncated=encoding.truncated)
+    return spans, window
 
 
 def split_windows(
@@ -94,31 +110,37 @@ def split_windows(
     A word's label is at its first token, in the window where that is farthest from the ends. A word
     that the tokenizer drops is in no window. `max_length` counts [CLS] and [SEP].
     """
-    first: dict[int, int] = {}  # the first token of each word that has one
+    first_tokens = _find_first_tokens(encoding, spans)
+    width = max_length - 2
+    ranges = windows(len(encoding), width, width // 2)
+    ends = [end for _, end in ranges]
+    assigned: list[list[int]] = [[] for _ in ranges]
+    for word, token in first_tokens.items():
+        window = bisect.bisect_right(ends, token)  # the first one with this token, of up to three
+        best = _choose_window(token, ranges[window : window + 4])
+        assigned[window + best].append(word)
+
+    split = []
+    for (start, end), words in zip(ranges, assigned, strict=True):
+        ids = [tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id]
+        tokens = tuple(first_tokens[word] - start + 1 for word in words)
+        split.append(Window(ids, tuple(words), tokens))
+    return split
+
+
+def _find_first_tokens(encoding: Encoding, spans: Sequence[Span]) -> dict[int, int]:
+    """Return the first token of each word that has one."""
+    first_tokens: dict[int, int] = {}
     word = 0
     for token, (start, _) in enumerate(encoding.offsets):
         while word < len(spans) and start >= spans[word][1]:
             word += 1
         if word < len(spans):
-            first.setdefault(word, token)
-    width = max_length - 2
-    ranges = windows(len(encoding), width, width // 2)
-    ends = [end for _, end in ranges]
-    owned: list[list[int]] = [[] for _ in ranges]
-    for word, token in first.items():
-        at = bisect.bisect_right(ends, token)  # the first window with this token, of up to three
-        margins = {
-            n: min(token - start, end - 1 - token)
-            for n, (start, end) in enumerate(ranges[at : at + 4], at)
-            if start <= token
-        }
-        best = max(margins, key=margins.__getitem__)
-        owned[best].append(word)
-    return [
-        Window(
-            [tokenizer.cls_id, *encoding.ids[start:end], tokenizer.sep_id],
-            tuple(mine),
-            tuple(first[word] - start + 1 for word in mine),
-        )
-        for (start, end), mine in zip(ranges, owned, strict=True)
-    ]
+            first_tokens.setdefault(word, token)
+    return first_tokens
+
+
+def _choose_window(token: int, ranges: Sequence[tuple[int, int]]) -> int:
+    """Return the range in which a token is farthest from the ends; of equals the first."""
+    margins = [min(token - start, end - 1 - token) for start, end in ranges]
+    return margins.index(max(margins))
