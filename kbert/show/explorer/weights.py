@@ -130,7 +130,7 @@ def read_model(model) -> tuple[GraphSpec | None, dict]:
 
 
 def describe_layers(layers: Sequence[Row]) -> dict:
-    """Return the page's data of a model that kbert did not build: rows, and one figure of them.
+    """Return the page's data of a model that kbert did not build: described, and one figure of them.
 
     It is a graph without blocks. A layer's number of parameters is its formula; the other formulas
     are empty.
@@ -144,7 +144,7 @@ def describe_layers(layers: Sequence[Row]) -> dict:
         for source, tensor in sources(row):
             edges.append((source, row.layer, tensor))
     nodes = {row.layer: (_width(row), _HEIGHT) for row in layers}
-    rows = [
+    described = [
         {
             "name": row.layer,
             "type": row.type,
@@ -161,7 +161,7 @@ def describe_layers(layers: Sequence[Row]) -> dict:
     figure = geometries({"all/closed": Drawing(nodes, edges, {}, curved=True)})
     return {
         "generic": True,
-        "graphs": {"all": {"before": rows, "block": [], "after": []}},
+        "graphs": {"all": {"before": described, "block": [], "after": []}},
         "figure": figure,
         "values": {"L": 0, "B": 1, "dtype": "float32"},
         "dtypes": DTYPES,
