@@ -130,7 +130,7 @@ def read_model(model) -> tuple[GraphSpec | None, dict]:
 
 
 def describe_layers(layers: Sequence[Row]) -> dict:
-    """Return the page's data of a model that kbert did not build: described, and one figure of them.
+    """Return the page's data of a model that kbert did not build: rows, and one figure of them.
 
     It is a graph without blocks. A layer's number of parameters is its formula; the other formulas
     are empty.
