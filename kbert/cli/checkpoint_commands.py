@@ -1,6 +1,7 @@
 """The commands that download, list, upload, inspect and convert checkpoints."""
 
 import dataclasses
+from pathlib import Path
 
 import click
 
@@ -12,6 +13,8 @@ from kbert.cli.console import progress, say, say_json, say_table, starting_keras
 from kbert.cli.inputs import check_file, check_source, check_writable, read_lines, start_quietly
 from kbert.cli.options import CONFIG, SOURCE, Output, casing, option, output_format
 from kbert.io.atomic_write import refuse_input
+
+_SIZE_WIDTH = 12  # characters of a size in megabytes
 
 
 def _check_config(context, parameter, value):
@@ -77,18 +80,29 @@ def cache():
 
     models = list_cached_models()
     yield models
-    lines = [("SIZE", "COMMIT", "BRANCH", "TYPE", "NAME")] if models else []
-    for one in models:
-        kind = one.kind if one.is_whole else "incomplete"
-        refs = ",".join(one.refs) or "-"
-        lines.append((_megabytes(one.bytes), one.revision[:8], refs, kind, one.name))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for size, *others, name in lines:
-        cells = (f"{cell:{width}}" for cell, width in zip(others, widths[1:-1], strict=True))
-        say("  ".join((f"{size:>{max(12, widths[0])}}", *cells, name)))
-    say(f"{_megabytes(measure_total()):>12}  in all")
+    if models:
+        _say_models(models)
+
+    say(f"{_megabytes(measure_total()):>{_SIZE_WIDTH}}  in all")
     for folder in (hugging_face.cache_folder(), kaggle.cache_folder()):
-        say(f"{'':14}{folder}{'' if folder.is_dir() else ' (not there)'}")
+        note = "" if folder.is_dir() else " (not there)"
+        say(f"{'':14}{folder}{note}")
+
+
+def _say_models(models: list) -> None:
+    """Print a table of the models in the caches."""
+    lines = [("SIZE", "COMMIT", "BRANCH", "TYPE", "NAME")]
+    for model in models:
+        kind = model.kind if model.is_whole else "incomplete"
+        refs = ",".join(model.refs) or "-"
+        lines.append((_megabytes(model.bytes), model.revision[:8], refs, kind, model.name))
+
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    size_width, commit_width, refs_width, kind_width, _ = widths
+    size_width = max(size_width, _SIZE_WIDTH)
+    for size, commit, refs, kind, name in lines:
+        identity = f"{commit:{commit_width}}  {refs:{refs_width}}  {kind:{kind_width}}"
+        say(f"{size:>{size_width}}  {identity}  {name}")
 
 
 def _megabytes(size: int) -> str:
@@ -142,9 +156,12 @@ def inspect(source, config, from_format, ignore, every_tensor, form):
     start_quietly(source)
     with progress(f"looking into {source}"):
         report = kbert.inspect(source, config=config, format=from_format, ignore=ignore)
+
     if form == "json":
-        totals = {"params": report.params, "bytes": report.bytes}
-        say_json(dataclasses.asdict(report) | {"config": report.config.to_dict()} | totals)
+        values = dataclasses.asdict(report)
+        values["config"] = report.config.to_dict()
+        values |= {"params": report.params, "bytes": report.bytes}
+        say_json(values)
     else:
         click.echo(inspection_text(report, every_tensor), nl=False)
     if report.problems:
@@ -203,43 +220,63 @@ def convert(
     format, a run and its model are always refused; so is SRC, if --head, --adapter or --ignore
     change it.
     """
-    from kbert.checkpoints import formats, run_models
-    from kbert.checkpoints.hub import fetching
-    from kbert.io.interrupted_saves import open_whole
+    from kbert.checkpoints import formats
 
     to = to or formats.format_for(destination)
     options = {name: value for name, value in options.items() if value not in (None, False)}
     _check_options(to, options, vocab)
-    formats.check_destination(destination, to)
-    run_models.refuse_model_of_run(destination)
-    if head or adapter or ignore:  # else what is written has all that is read
-        refuse_input(destination, (source, adapter))
-    replaced = formats.is_there(destination, to)
-    if not overwrite:
-        formats.refuse_to_replace(destination, to)
-    check_writable(destination)
+    is_changed = bool(head or adapter or ignore)  # else what is written has all that is read
+    inputs = (source, adapter) if is_changed else ()
+    _check_destination(destination, to, inputs, overwrite)
+    is_replaced = formats.is_there(destination, to)
     check_source(source, form=from_format)
     if adapter is not None:
-        with open_whole(fetching.locate(adapter)) as whole:
-            check_file(whole / "adapter_config.json")
-    lowercase, tokenizer = casing(), None
+        _check_adapter(adapter)
+
+    lowercase = casing()
+    tokenizer = None
     if vocab is not None:
         tokenizer = kbert.Tokenizer.from_vocab(vocab, lowercase=bool(lowercase))
+
     with starting_keras():
         from kbert.checkpoints.bert import load, save
         from kbert.checkpoints.fitting import vocabulary_problems
-    reading = {"head": head, "config": config, "format": from_format, "adapter": adapter}
-    reading["ignore"] = ignore
+    reading = {"head": head, "config": config, "format": from_format}
+    reading |= {"adapter": adapter, "ignore": ignore}
     with progress(f"reading {source}"):
         bert = load(source, lowercase=lowercase, **reading)
     if tokenizer is not None:
-        if problems := vocabulary_problems(tokenizer.vocab_size, bert.config):
+        problems = vocabulary_problems(tokenizer.vocab_size, bert.config)
+        if problems:
             raise ValueError(f"{vocab} does not fit {source}: {problems[0]}")
         bert = dataclasses.replace(bert, tokenizer=tokenizer)
+
     with progress(f"writing {destination}"):
         save(bert, destination, format=to, overwrite=overwrite, **options)
-    what = f"{to}, {bert.head}, {bert.model.count_params():,} parameters"
-    say(f"wrote {destination} ({what})" + (", in place of the old one" if replaced else ""))
+    description = f"{to}, {bert.head}, {bert.model.count_params():,} parameters"
+    note = ", in place of the old one" if is_replaced else ""
+    say(f"wrote {destination} ({description}){note}")
+
+
+def _check_destination(destination: Path, to: str, inputs: tuple, overwrite: bool) -> None:
+    """Raise where a checkpoint cannot be written, or would replace one of the `inputs`."""
+    from kbert.checkpoints import formats, run_models
+
+    formats.check_destination(destination, to)
+    run_models.refuse_model_of_run(destination)
+    refuse_input(destination, inputs)
+    if not overwrite:
+        formats.refuse_to_replace(destination, to)
+    check_writable(destination)
+
+
+def _check_adapter(adapter: str) -> None:
+    """Raise an OSError where no LoRA adapter is at a path."""
+    from kbert.checkpoints.hub import fetching
+    from kbert.io.interrupted_saves import open_whole
+
+    with open_whole(fetching.locate(adapter)) as whole:
+        check_file(whole / "adapter_config.json")
 
 
 def _check_options(to: str, options: dict, vocab: str | None) -> None:
@@ -247,7 +284,8 @@ def _check_options(to: str, options: dict, vocab: str | None) -> None:
     from kbert.checkpoints import formats
 
     formats.check_options(to, options)
-    if ("calibration" in options) != (options.get("quantize") == "int8"):
+    needs_calibration = options.get("quantize") == "int8"
+    if ("calibration" in options) != needs_calibration:
         raise click.UsageError(
             "--quantize int8 and --calibration FILE need each other: give both, or --quantize "
             "int8_dynamic, which needs no texts"

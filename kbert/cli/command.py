@@ -4,6 +4,7 @@ import copy
 import logging
 import os
 import shlex
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -90,28 +91,31 @@ class Command(click.Command):
             raise click.MissingParameter(text, error.ctx, error.param) from None
         except click.BadParameter as error:  # a choice of an older release
             option = error.param.opts[0] if error.param else ""
-            if value := aliases.table()["option"].get(f"{self.name} {option.lstrip('-')}"):
-                text = f"{error.message} What {option} was in older releases is called {value}."
-                raise click.BadParameter(text, error.ctx, error.param) from None
-            raise
+            new_value = aliases.table()["option"].get(f"{self.name} {option.lstrip('-')}")
+            if not new_value:
+                raise
+            text = f"{error.message} What {option} was in older releases is called {new_value}."
+            raise click.BadParameter(text, error.ctx, error.param) from None
 
     def _name_new_options(self, ctx, args: list[str]) -> None:
         """Say on stderr what the options of older releases are called now.
 
         Raise a UsageError for an option by both of its names.
         """
-        options = [param for param in self.params if isinstance(param, Option) and param.old]
+        renamed = [param for param in self.params if isinstance(param, Option) and param.old]
         end = args.index("--") if "--" in args else None
         names = [arg.partition("=")[0] for arg in args[:end]]
-        for option in options:
-            if option.old in names:
-                new = max(option.opts, key=len)
-                if not set(option.opts).isdisjoint(names):
-                    raise click.UsageError(
-                        f"got both {new} and {option.old}, its old name: leave {option.old} out",
-                        ctx,
-                    )
-                click.echo(f"kbert: the option {option.old} is called {new} now", err=True)
+
+        for option in renamed:
+            if option.old not in names:
+                continue
+            new = max(option.opts, key=len)
+            has_new_name = not set(option.opts).isdisjoint(names)
+            if has_new_name:
+                raise click.UsageError(
+                    f"got both {new} and {option.old}, its old name: leave {option.old} out", ctx
+                )
+            click.echo(f"kbert: the option {option.old} is called {new} now", err=True)
 
     @property
     def example(self) -> str:
@@ -124,22 +128,27 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except OSError as error:
-            if text := self._explain_file(error, ctx):
-                raise click.UsageError(text, ctx) from error
-            raise
+            text = self._explain_file(error, ctx)
+            if text is None:
+                raise
+            raise click.UsageError(text, ctx) from error
 
     def _warn_of_files(self, ctx) -> None:
         """Report a text that is the path of a file: its name is read, not the file."""
         has_lines = any("--lines" in param.opts for param in self.params)
-        for name in _TEXTS & {one.name for one in self.params if isinstance(one, click.Argument)}:
-            value = ctx.params.get(name) or ()
-            for text in (value,) if isinstance(value, str) else value:
-                if os.path.isfile(text):
-                    path = shlex.quote(text)
-                    way = f"--lines {path}" if has_lines and name == "texts" else f'"$(cat {path})"'
-                    logging.getLogger("kbert").warning(
-                        "%s is a file: give %s to read it", *(text, way)
-                    )
+        for param in self.params:
+            if not isinstance(param, click.Argument) or param.name not in _TEXTS:
+                continue
+
+            value = ctx.params.get(param.name) or ()
+            texts = (value,) if isinstance(value, str) else value
+            for text in texts:
+                if not os.path.isfile(text):
+                    continue
+                path = shlex.quote(text)
+                takes_lines = has_lines and param.name == "texts"
+                way = f"--lines {path}" if takes_lines else f'"$(cat {path})"'
+                logging.getLogger("kbert").warning("%s is a file: give %s to read it", text, way)
 
     def _explain_file(self, error: OSError, ctx) -> str | None:
         """Name what gave the path that an error begins with: an option or an argument.
@@ -153,41 +162,69 @@ class Command(click.Command):
 
             model = f"{ctx.command_path} {find_release(source)}"
             return f"{source!r} is a configuration without weights: give a model, as in {model}"
-        origins = []
-        for param in self.params:
-            is_path = not isinstance(param.type, click.Choice)
-            values = ctx.params.get(param.name or "") if is_path else ()
-            for value in filter(None, values if isinstance(values, tuple) else (values,)):
-                path = repr(str(value)) if text.startswith("'") else str(value)
-                if text.startswith((f"{path}:", f"{path} ")):
-                    origins.append((param, value, path))
-        options = [origin for origin in origins if _has_name(origin[0], ctx)]
-        if not (origins := options or (origins if error.filename else [])):
+
+        origins = self._find_origins(text, ctx)
+        named_origins = [origin for origin in origins if _has_name(origin[0], ctx)]
+        if named_origins:
+            origins = named_origins
+        elif not error.filename:
             return None
-        names = [_name_origin(one, ctx) for one, *_ in origins]
+        if not origins:
+            return None
+
+        names = dict.fromkeys(_name_origin(param, ctx) for param, _, _ in origins)
         param, value, path = origins[0]
-        text = f"{path} ({' and '.join(dict.fromkeys(names))}){text.removeprefix(path)}"
+        text = f"{path} ({' and '.join(names)}){text.removeprefix(path)}"
         if not error.filename:
             return text
-        samples = getattr(param.type, "sample_names", ())
-        is_missing = isinstance(error, FileNotFoundError)
-        if is_missing and (near := hint_of_path(value, os.path.isfile, samples)):
-            return f"{text}: {near}"
-        if file := ctx.meta.get(FROM_FILE, {}).get(param.name):
-            return f"{text}. A path in {file} counts from the folder of that file"
+        return text + self._suggest_path(error, param, value, ctx)
+
+    def _find_origins(self, text: str, ctx) -> list[tuple[click.Parameter, Any, str]]:
+        """Return the parameters with a path that an error begins with.
+
+        Each stands with its value, and with the path as the error has it.
+        """
+        origins = []
+        for param in self.params:
+            if isinstance(param.type, click.Choice):
+                continue
+
+            values = ctx.params.get(param.name or "")
+            if not isinstance(values, tuple):
+                values = (values,)
+            for value in values:
+                path = repr(str(value)) if text.startswith("'") else str(value)
+                if value and text.startswith((f"{path}:", f"{path} ")):
+                    origins.append((param, value, path))
+        return origins
+
+    def _suggest_path(self, error: OSError, param: click.Parameter, value, ctx) -> str:
+        """Return what to do about a path, as the end of the system's error."""
+        if isinstance(error, FileNotFoundError):
+            samples = getattr(param.type, "sample_names", ())
+            near = hint_of_path(value, os.path.isfile, samples)
+            if near:
+                return f": {near}"
+
+        file = ctx.meta.get(FROM_FILE, {}).get(param.name)
+        if file:
+            return f". A path in {file} counts from the folder of that file"
         if isinstance(param, click.Option):
-            return f"{text}. Expected: {param.help}"
-        return f"{text}. Example: {self.example}"
+            return f". Expected: {param.help}"
+        return f". Example: {self.example}"
 
     def format_options(self, ctx, formatter) -> None:
         records: dict[str, list] = {"Options": [], "Advanced options": []}
         for param in self.get_params(ctx):
-            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
                 is_basic = not self.basic or param.is_eager or param.name in self.basic
                 records["Options" if is_basic else "Advanced options"].append(record)
-        for heading in filter(records.get, records):
-            with formatter.section(heading):
-                formatter.write_dl(records[heading])
+
+        for heading, lines in records.items():
+            if lines:
+                with formatter.section(heading):
+                    formatter.write_dl(lines)
 
     def format_epilog(self, ctx, formatter) -> None:
         with formatter.section("Examples"):
@@ -202,10 +239,12 @@ def _has_name(param: click.Parameter, ctx) -> bool:
 
 def _name_origin(param: click.Parameter, ctx) -> str:
     """Return what gave a value: --train, SRC, or a key of a file of settings."""
-    if file := ctx.meta.get(FROM_FILE, {}).get(param.name):
+    file = ctx.meta.get(FROM_FILE, {}).get(param.name)
+    if file:
         return f"{param.name} in {file}"
-    is_option = isinstance(param, click.Option)
-    return max(param.opts, key=len) if is_option else param.make_metavar(ctx).strip("[] …")
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return param.make_metavar(ctx).strip("[] …")
 
 
 class Group(click.Group):
@@ -231,14 +270,15 @@ class Group(click.Group):
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, name)
 
     def format_commands(self, ctx, formatter) -> None:
-        width = max(map(len, self.commands))
+        width = max(len(name) for name in self.commands)
+        limit = formatter.width - width - 6
         for heading, names in self.sections.items():
-            limit = formatter.width - width - 6
-            helps = [self.commands[name].get_short_help_str(limit) for name in names]
+            lines = []
+            for name in names:
+                short_help = self.commands[name].get_short_help_str(limit)
+                lines.append((f"{name:<{width}}", short_help))
             with formatter.section(heading):
-                formatter.write_dl(
-                    [(f"{n:<{width}}", h) for n, h in zip(names, helps, strict=True)]
-                )
+                formatter.write_dl(lines)
 
 
 class Choice(click.Choice):
@@ -252,26 +292,52 @@ class Choice(click.Choice):
 
 def explain_option(error: click.NoSuchOption) -> str:
     """Say what an unknown option is called here, or which option has a similar name."""
-    name, ctx = error.option_name, error.ctx or click.get_current_context()
-    text, new = f"No such option {name!r}", aliases.option(ctx.command.name, name)
-    options: list[str] = []
-    example = ctx.command.example if isinstance(ctx.command, Command) else ""
-    argument, has_config = name.lstrip("-").upper(), False
-    for one in ctx.command.get_params(ctx):
-        if isinstance(one, click.Option):
-            options += [*one.opts, *one.secondary_opts]
-        elif metavars := {new, argument} & set(one.make_metavar(ctx).strip("[]").split()):
-            return f"{text}: give {metavars.pop()} without an option, as in {example}"
-        has_config |= one.name == "config"
-    if way := aliases.no_option(ctx.command.name, name, has_config):
+    name = error.option_name
+    ctx = error.ctx or click.get_current_context()
+    command_name = ctx.command.name
+    params = ctx.command.get_params(ctx)
+    text = f"No such option {name!r}"
+    new = aliases.option(command_name, name)
+
+    argument = _find_argument(params, {new, name.lstrip("-").upper()}, ctx)
+    if argument is not None:
+        example = ctx.command.example if isinstance(ctx.command, Command) else ""
+        return f"{text}: give {argument} without an option, as in {example}"
+
+    has_config = any(param.name == "config" for param in params)
+    way = aliases.no_option(command_name, name, has_config)
+    if way:
         return f"{text}: {way}"
+
+    options = _list_options(params)
     if new.split()[0] not in options:  # transformers' name, then one of this command
-        new = aliases.option(ctx.command.name, new)
+        new = aliases.option(command_name, new)
     if new.split()[0] in options:
         return f"{text}: it is called {new}."
+
     long = [opt[2:] for opt in options if opt[:2] == "--"]
     close = hint(name.lstrip("-"), long, "", "--", cutoff=_CLOSE_OPTION)
     return f"{text}: {close or f'{ctx.command_path} --help lists the options.'}"
+
+
+def _find_argument(params: list[click.Parameter], names: set[str], ctx) -> str | None:
+    """Return the name in the help of the first argument that has one of some names."""
+    for param in params:
+        if isinstance(param, click.Option):
+            continue
+        metavars = names & set(param.make_metavar(ctx).strip("[]").split())
+        if metavars:
+            return metavars.pop()
+    return None
+
+
+def _list_options(params: list[click.Parameter]) -> list[str]:
+    """Return all spellings of the options among some parameters."""
+    options: list[str] = []
+    for param in params:
+        if isinstance(param, click.Option):
+            options += [*param.opts, *param.secondary_opts]
+    return options
 
 
 def colour() -> bool | None:
@@ -300,5 +366,6 @@ def model_names(context, parameter, incomplete: str) -> list[CompletionItem]:
     models = list_known_models().values()
     names = [(model["name"], model["use"]) for model in models]
     if incomplete:
-        names += [(one["address"], one["use"]) for one in models if ":" not in one["address"]]
+        on_hugging_face = [model for model in models if ":" not in model["address"]]
+        names += [(model["address"], model["use"]) for model in on_hugging_face]
     return [CompletionItem(name, help=use) for name, use in names if name.startswith(incomplete)]

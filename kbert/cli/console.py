@@ -2,7 +2,6 @@
 
 import _thread
 import contextlib
-import functools
 import logging
 import os
 import signal
@@ -27,12 +26,9 @@ def run(command: click.Command, arguments=None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without "·" shows "?"
+
     try:
-        arguments = sys.argv[1:] if arguments is None else list(arguments)
-        context = functools.partial(command.make_context, "kbert", arguments, color=colour())
-        with naming_commands(), _log_lines(), _interruptible(), context() as made:
-            command.invoke(made)
-        sys.stdout.flush()
+        _invoke(command, sys.argv[1:] if arguments is None else list(arguments))
         sys.exit(0)
     except BrokenPipeError:  # the reader, `head` say, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -56,9 +52,21 @@ def run(command: click.Command, arguments=None) -> None:
             raise
         _fail(str(error))
     except Exception as error:
-        if not isinstance(error, MemoryError) and type(error).__name__ != "ResourceExhaustedError":
+        is_out_of_memory = (
+            isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
+        )
+        if not is_out_of_memory:
             raise
         _fail(f"not enough memory for the model: {error}"[:300])
+
+
+def _invoke(command: click.Command, arguments: list[str]) -> None:
+    """Parse a command line and run its command."""
+    with naming_commands(), _log_lines(), _interruptible():
+        context = command.make_context("kbert", arguments, color=colour())
+        with context:
+            command.invoke(context)
+    sys.stdout.flush()
 
 
 def _reopen_closed_streams() -> None:
@@ -95,8 +103,11 @@ class _LineHandler(logging.StreamHandler):
     """A record as one line, in place of a progress bar's, with nothing that acts on a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        blank = f"\r{'':{progress_bars.columns(sys.stderr) - 1}}\r" if sys.stderr.isatty() else ""
-        return f"{blank}kbert: {printable.line(_call_paths(record.getMessage()))}"
+        line = f"kbert: {printable.line(_call_paths(record.getMessage()))}"
+        if not sys.stderr.isatty():
+            return line
+        blanks = " " * (progress_bars.columns(sys.stderr) - 1)
+        return f"\r{blanks}\r{line}"
 
 
 def call_in_messages(path: os.PathLike, name: str) -> None:
@@ -105,6 +116,7 @@ def call_in_messages(path: os.PathLike, name: str) -> None:
 
 
 def _call_paths(message: str) -> str:
+    """Return a message with the names of temporary files in place of their paths."""
     for path, name in _called.items():
         message = message.replace(path, name)
     return message
@@ -186,10 +198,11 @@ def progress(what: str, file=None):
     if not progress_bars.is_shown():
         yield
         return
-    timer = threading.Timer(
-        progress_bars.PROGRESS_DELAY_S,
-        lambda: print(f"kbert: {printable.line(what)} …", file=file or sys.stderr, flush=True),
-    )
+
+    def show() -> None:
+        print(f"kbert: {printable.line(what)} …", file=file or sys.stderr, flush=True)
+
+    timer = threading.Timer(progress_bars.PROGRESS_DELAY_S, show)
     timer.daemon = True
     timer.start()
     try:

@@ -83,6 +83,10 @@ def prepare(corpus, vocab, output, processes, dask, **options):
     options |= {"processes": processes, "progress": True}
     with executor_at(dask) as executor:
         index = kbert.prepare(corpus, vocab, output, executor=executor, **options).index
-    counts = [(index[name], name) for name in ("documents", "sentences", "tokens")]
-    texts = [f"{n:,} {name.removesuffix('s') if n == 1 else name}" for n, name in counts]
-    click.echo(f"wrote {output}: {', '.join(texts)}")
+
+    counts = []
+    for name in ("documents", "sentences", "tokens"):
+        count = index[name]
+        noun = name.removesuffix("s") if count == 1 else name
+        counts.append(f"{count:,} {noun}")
+    click.echo(f"wrote {output}: {', '.join(counts)}")

@@ -1,5 +1,6 @@
 """The commands that compute embeddings, and compare, search and sort texts by them."""
 
+import itertools
 from pathlib import Path
 
 import click
@@ -86,19 +87,22 @@ def embed(source, inputs, lines, output, overwrite, form, **options):
         if form == "json":
             raise click.UsageError("--format goes without --output: leave one of them out")
     texts = read_texts_or_file(inputs, lines)
+
     with open_checkpoint(source) as bert:
         embeddings = kbert.embed(bert, texts, **options)
+
     if output is not None:
         _write_embeddings(embeddings, output, overwrite)
     elif form == "json":
-        rows = zip(texts, embeddings.tolist(), strict=True)
-        say_json([{"text": text, "embedding": numbers} for text, numbers in rows])
+        pairs = zip(texts, embeddings.tolist(), strict=True)
+        say_json([{"text": text, "embedding": embedding} for text, embedding in pairs])
     else:
-        for row in embeddings:
-            click.echo(" ".join(f"{number:.6g}" for number in row))
+        for embedding in embeddings:
+            click.echo(" ".join(f"{number:.6g}" for number in embedding))
 
 
 def _write_embeddings(embeddings, output: Path, overwrite: bool) -> None:
+    """Write a .npy file, and say what is in it."""
     import numpy as np
 
     check_new_file(output, overwrite=overwrite)  # it may have come meanwhile
@@ -122,16 +126,29 @@ def similarity(source, texts, **options):
     with open_checkpoint(source) as bert:
         matrix = kbert.similarity(bert, texts, **options)
     yield {"texts": texts, "similarity": matrix.tolist()}
-    numbers = range(1, len(texts) + 1)
-    for number, text in zip(numbers, texts, strict=True):
+
+    for number, text in enumerate(texts, 1):
         click.echo(printable.cut(f"{number:>3}  {text}"))
     click.echo()
     if len(texts) <= _MOST_COLUMNS:
-        click.echo("     " + "".join(f"{number:>8}" for number in numbers))
-        for number, row in zip(numbers, matrix, strict=True):
-            click.echo(f"{number:>5}" + "".join(f"{value:>8.4f}" for value in row))
-        return
-    pairs = [(matrix[a - 1, b - 1], a, b) for a in numbers for b in numbers if a < b]
+        _print_matrix(matrix)
+    else:
+        _print_pairs(matrix)
+
+
+def _print_matrix(matrix) -> None:
+    """Print a matrix of similarities, with the numbers of the texts around it."""
+    numbers = range(1, len(matrix) + 1)
+    click.echo("     " + "".join(f"{number:>8}" for number in numbers))
+    for number, row in zip(numbers, matrix, strict=True):
+        cells = "".join(f"{value:>8.4f}" for value in row)
+        click.echo(f"{number:>5}{cells}")
+
+
+def _print_pairs(matrix) -> None:
+    """Print the similarities of all pairs of texts, the most similar first."""
+    numbers = range(1, len(matrix) + 1)
+    pairs = [(matrix[a - 1, b - 1], a, b) for a, b in itertools.combinations(numbers, 2)]
     for value, a, b in sorted(pairs, reverse=True):
         click.echo(f"{value:>8.4f}  {a:>3} {b:>3}")
 
@@ -184,6 +201,7 @@ def rank(source, query, texts, lines, **options):
 
 
 def _print_hits(hits: list):
+    """Yield the hits for JSON, then print them."""
     yield hits
     for hit in hits:
         click.echo(printable.cut(f"{hit.score:>8.4f}  {hit.place + 1:>6}  {hit.text}"))

@@ -59,11 +59,14 @@ _TASK_HELP = "Task, which decides what the data files contain."
 
 def _list_tasks(function):
     """Write each task and what its files contain into a command's help, in place of TASKS."""
-    tasks = "\n".join(
-        textwrap.fill(f"{name + ':':<12}{data}", 78, subsequent_indent=" " * 12)
-        for name, (_, data) in TASKS.items()
-    )
-    function.__doc__ = inspect.cleandoc(function.__doc__).replace("\nTASKS\n", f"\n{tasks}\n")
+    tasks = []
+    for name, (_, data) in TASKS.items():
+        title = f"{name}:"
+        tasks.append(textwrap.fill(f"{title:<12}{data}", 78, subsequent_indent=" " * 12))
+
+    listed = "\n".join(tasks)
+    text = inspect.cleandoc(function.__doc__)
+    function.__doc__ = text.replace("\nTASKS\n", f"\n{listed}\n")
     return function
 
 
@@ -77,7 +80,8 @@ def _check_settings(settings: FinetuningSettings, arguments: Mapping[str, Any]) 
     settings.check_dev(arguments.get("dev") is not None)
     task = arguments.get("task")
     if task is not None:
-        settings.check_for(task_of(task).with_positive_label(settings.positive_label), has_teacher)
+        definition = task_of(task).with_positive_label(settings.positive_label)
+        settings.check_for(definition, has_teacher)
 
 
 @command(
@@ -131,14 +135,15 @@ def finetune(source, task, train, dev, teacher, output, run, run_options, **sett
         moved = data | {"source": source}
         runs.resume_run("finetune", run, settings, run_options, moved, _check_paths)
         return
+
     needed = {"SRC": source, "--task": task, "--train": train, "-o RUN": output}
     runs.require_options("kbert finetune SRC --task classify --train FILE -o RUN", needed)
     runs.check_new_run(output)
-    checked = FinetuningSettings.from_options(settings)
-    _check_settings(checked, {"task": task, **data})
-    columns = checked.columns
+    checked_settings = FinetuningSettings.from_options(settings)
+    _check_settings(checked_settings, {"task": task, **data})
     _check_paths(**data, source=source)
-    _check_data(task, train, dev, columns)
+    _check_data(task, train, dev, checked_settings.columns)
+
     runs.run_task("finetune", source, task, output=output, **data, **run_options, **settings)
 
 
@@ -153,17 +158,24 @@ def _check_paths(train, dev, teacher, source) -> None:
     check_file(train)
     check_file(dev)
     if source is not None and not run_models.is_run(Path(source)):
-        folder = continued_adapter.find_adapter(source)
-        source = continued_adapter.find_base(folder) if folder else source
-    for checkpoint in filter(None, (teacher, source)):
-        check_source(checkpoint)
+        adapter = continued_adapter.find_adapter(source)
+        if adapter:
+            source = continued_adapter.find_base(adapter)
+    if teacher:
+        check_source(teacher)
+    if source:
+        check_source(source)
 
 
 def _check_data(task: str, train: Path, dev: Path | None, columns) -> None:
     """Raise for mistakes in small data files before Keras starts; it reads them again."""
     for path in (train, dev):
-        if path is not None and not (path.is_file() and path.stat().st_size <= _SMALL_FILE):
+        if path is None:
+            continue
+        is_small_file = path.is_file() and path.stat().st_size <= _SMALL_FILE
+        if not is_small_file:
             return  # what comes from a pipe can be read once
+
     logging.disable()  # the warnings come when it is read again
     try:
         read_data(task_of(task), train, dev, columns)
@@ -199,10 +211,12 @@ def evaluate(source, task, data, batch_size, precision, **options):
     runs.require_options("kbert evaluate SRC --task classify --data FILE", {"--task": task})
     definition = task_of(task)
     check_file(data)
+
     head = None if definition.trains_embeddings else definition.head
     with open_checkpoint(source, f"--task {task}", head) as bert:
         metrics = evaluate_model(bert, run, task, data, options, batch_size, precision)
     yield metrics
-    width = max(map(len, metrics))
+
+    width = max(len(name) for name in metrics)
     for name, value in metrics.items():
         click.echo(f"{name:<{width}}  {value:.4f}")

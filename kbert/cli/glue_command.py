@@ -15,6 +15,7 @@ from kbert.training.setting_rules import PRECISIONS
 
 
 def _grid(declaration: str, kind: type, text: str, default: str):
+    """Declare an option with the numbers of an axis of the grid."""
     return option(declaration, Numbers(kind, "numbers", "numbers"), text, default=default)
 
 
@@ -49,6 +50,7 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     find_folders(data, find_tasks(tasks))
     check_source(source)
     check_writable(output / "a run")
+
     start_keras()
     if casing() is not None:
         source = kbert.load(source, lowercase=casing())
@@ -62,5 +64,6 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     except Stopped as stopped:
         say("kbert: stopped and saved. To resume, run the same command again", err=True)
         raise click.exceptions.Exit(stopped.status) from None
+
     click.echo(str(results))
     click.echo(f"wrote {output / 'report.html'}")

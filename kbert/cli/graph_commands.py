@@ -3,6 +3,9 @@
 import re
 import sys
 import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -18,9 +21,21 @@ from kbert.cli.setting_options import partial_training
 from kbert.cli.view_pages import split_pair
 
 _ACCOUNT_KEYS = (
-    *("config", "head", "seq_len", "batch_size", "max_predictions", "dtype", "params"),
-    *("forward_flops", "trainable_params", "training_flops_per_sequence", "activation_bytes"),
-    *("training_memory_bytes", "groups", "rows", "conventions"),
+    "config",
+    "head",
+    "seq_len",
+    "batch_size",
+    "max_predictions",
+    "dtype",
+    "params",
+    "forward_flops",
+    "trainable_params",
+    "training_flops_per_sequence",
+    "activation_bytes",
+    "training_memory_bytes",
+    "groups",
+    "rows",
+    "conventions",
 )
 
 
@@ -51,20 +66,10 @@ def summary(config, seq_len, layers, collapse, built, form, trained, **graph):
     A terminal shows the table within its width. In a pipe or a file its rows are wider:
     `kbert summary base | less -S` shows one line per layer and scrolls sideways.
     """
-    if trained and form != "text":
-        raise click.UsageError(
-            "--freeze and --lora-rank go with --format text: leave one of them out"
-        )
-    if collapse and (trained or layers or form not in ("text", "latex")):
-        raise click.UsageError(
-            "--collapse shows the whole graph, as text or with --format latex: leave out --layers, "
-            "--freeze, --lora-rank and other formats"
-        )
+    _check_summary_options(layers, collapse, form, trained)
     layer_range = _layer_range(layers, config)
     if seq_len is not None:
-        if seq_len != "any" and not seq_len.isdecimal():
-            raise click.UsageError(f"--seq-len must be a whole number or 'any', got {seq_len!r}")
-        graph["seq_len"] = None if seq_len == "any" else int(seq_len)
+        graph["seq_len"] = _parse_seq_len(seq_len)
     spec = shared.get_spec(config, **graph)
     from kbert.graph import short_summary, summary_table
     from kbert.graph.closed_form import rows as closed_rows
@@ -73,28 +78,59 @@ def summary(config, seq_len, layers, collapse, built, form, trained, **graph):
     parts = trained_parts(spec, **trained) if trained else None
     rows = kbert.model_rows(_build(config, spec)) if built else closed_rows(spec)
     shown = summary_table.select(rows, layer_range)
+
     if form == "json":
         say_json({"rows": shown, "total_params": sum(row.params for row in rows)})
-    elif form == "latex":
+        return
+    if form == "latex":
         sum_name = "Shown" if layer_range else "Total"
-        click.echo(short_summary.latex_text(shown, collapse=collapse, sum_name=sum_name), nl=False)
+        text = short_summary.latex_text(shown, collapse=collapse, sum_name=sum_name)
     elif collapse:
-        click.echo(short_summary.short_text(rows, width=summary_table.width_shown()), nl=False)
+        text = short_summary.short_text(rows, width=summary_table.width_shown())
     elif form != "text":
         say_table(shown, form)
+        return
     else:
         columns = summary_table.trainable_columns(rows, parts) if parts else {}
         width = summary_table.width_shown()
-        click.echo(summary_table.summary_text(rows, layer_range, width=width, **columns), nl=False)
+        text = summary_table.summary_text(rows, layer_range, width=width, **columns)
+    click.echo(text, nl=False)
+
+
+def _check_summary_options(layers: str | None, collapse: bool, form: str, trained: dict) -> None:
+    """Raise a UsageError for options of `kbert summary` that do not go together."""
+    if trained and form != "text":
+        raise click.UsageError(
+            "--freeze and --lora-rank go with --format text: leave one of them out"
+        )
+    shows_part = trained or layers
+    if collapse and (shows_part or form not in ("text", "latex")):
+        raise click.UsageError(
+            "--collapse shows the whole graph, as text or with --format latex: leave out --layers, "
+            "--freeze, --lora-rank and other formats"
+        )
+
+
+def _parse_seq_len(text: str) -> int | None:
+    """Return a number of tokens; None for "any"."""
+    if text == "any":
+        return None
+    if not text.isdecimal():
+        raise click.UsageError(f"--seq-len must be a whole number or 'any', got {text!r}")
+    return int(text)
 
 
 def _layer_range(text: str | None, config: str) -> tuple[str, str] | None:
+    """Return the names that the first and the last encoder block of a range begin with."""
     if text is None:
         return None
+
     blocks = kbert.get_config(config).num_hidden_layers
     first, dash, last = text.partition("-")
-    last = last if dash else first
-    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= blocks):
+    if not dash:
+        last = first
+    are_numbers = first.isdecimal() and last.isdecimal()
+    if not (are_numbers and 1 <= int(first) <= int(last) <= blocks):
         raise click.UsageError(
             f"--layers must be a block or a range of blocks within 1 … {blocks}, such as 1 or 1-2, "
             f"got {text!r}"
@@ -126,7 +162,9 @@ def account(config, every_row, form, trained, head, num_labels, **options):
         accounts[name] = result
     if len(names) > 1:
         _compare(names, accounts, form, every_row)
-    elif form == "text":
+        return
+
+    if form == "text":
         from kbert.show.texts import account_text
 
         click.echo(account_text(names[0], result, every_row), nl=False)
@@ -140,8 +178,9 @@ def account(config, every_row, form, trained, head, num_labels, **options):
 
 
 def _list_values(account) -> dict:
-    theirs = {"forward_flops": "flops", "training_memory_bytes": "memory"}
-    return {key: getattr(account, theirs.get(key, key)) for key in _ACCOUNT_KEYS}
+    """Return an account's values by their keys in JSON."""
+    attributes = {"forward_flops": "flops", "training_memory_bytes": "memory"}
+    return {key: getattr(account, attributes.get(key, key)) for key in _ACCOUNT_KEYS}
 
 
 def _compare(names, accounts, form: str, every_row: bool) -> None:
@@ -153,6 +192,7 @@ def _compare(names, accounts, form: str, every_row: bool) -> None:
         raise click.UsageError(
             "several configurations go with --format text, json or latex, without --rows: give one"
         )
+
     comparison = kbert.compare_accounts(accounts)
     if form == "json":
         say_json({name: _list_values(account) for name, account in accounts.items()})
@@ -231,43 +271,34 @@ def explore(
     With --serve nothing is written: kbert prints an address of this machine for your browser, and
     computes the sentences that you type there.
     """
-    from kbert.graph.accounting import DTYPES
     from kbert.show.explorer.explore import check_path, create_spec, is_checkpoint
 
-    if options["dtype"] not in DTYPES:
-        known = ", ".join(DTYPES)
-        raise click.UsageError(f"--dtype must be one of {known}, got {options['dtype']!r}")
-    if serve and (weights or beside):
-        raise click.UsageError("--weights and --beside go with -o, got --serve")
-    if serve == (output is not None):
-        got = "both" if serve else "neither"
-        raise click.UsageError(f"give -o page.html, the file to write, or --serve, got {got}")
+    _check_explore_options(output, serve, weights, beside, options["dtype"])
     if output is not None:
         check_path(output)
-    graph, title = source, None
+
     if is_checkpoint(source):
-        find_source = click.get_current_context().get_parameter_source
-        for name in ("head", "num_labels", *options):  # what only a configuration can have
-            if find_source(name) is ParameterSource.COMMANDLINE:
-                option = name.replace("_", "-")
-                raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
+        _refuse_graph_options(("head", "num_labels", *options))
         start_quietly(source)
-    elif serve or sentences or weights or beside:
-        flags = {"--serve": serve, "--sentence": sentences, "--weights": weights}
-        option = next((flag for flag, value in flags.items() if value), "--beside")
-        raise click.UsageError(f"{option} goes with a checkpoint, got a configuration: {source}")
+        graph, title = source, None
     else:
+        page_options = {"--serve": serve, "--sentence": sentences}
+        page_options |= {"--weights": weights, "--beside": beside}
+        _refuse_page_options(source, page_options)
         if options["seq_len"] is None:
             del options["seq_len"]
         graph = shared.get_spec(source, head, num_labels, create_spec, **options)
         title = source
+
     pairs = [split_pair(sentence) for sentence in sentences]
     if serve:
         _serve(source, pairs)
         return
+
     with progress(f"exploring {source}"):
         page = kbert.explore(
-            *(graph, output),
+            graph,
+            output,
             batch_size=batch_size,
             sentences=pairs or None,
             title=title,
@@ -278,6 +309,38 @@ def explore(
     if beside:
         file = output.with_name(f"{output.stem}.weights.js")
         say(f"wrote {file} ({file.stat().st_size:,} bytes): keep it beside the page")
+
+
+def _check_explore_options(
+    output: Path | None, serve: bool, weights: str | None, beside: bool, dtype: str
+) -> None:
+    """Raise a UsageError for options of `kbert explore` that are wrong for any model."""
+    from kbert.graph.accounting import DTYPES
+
+    if dtype not in DTYPES:
+        raise click.UsageError(f"--dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    if serve and (weights or beside):
+        raise click.UsageError("--weights and --beside go with -o, got --serve")
+    writes_file = output is not None
+    if serve == writes_file:
+        got = "both" if serve else "neither"
+        raise click.UsageError(f"give -o page.html, the file to write, or --serve, got {got}")
+
+
+def _refuse_graph_options(names: Iterable[str]) -> None:
+    """Raise a UsageError for an option on the command line that only a configuration can have."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} goes with a configuration, got a checkpoint")
+
+
+def _refuse_page_options(config: str, options: dict[str, Any]) -> None:
+    """Raise a UsageError for an option that only a checkpoint's page can have."""
+    for flag, value in options.items():
+        if value:
+            raise click.UsageError(f"{flag} goes with a checkpoint, got a configuration: {config}")
 
 
 def _serve(source: str, sentences: list) -> None:
@@ -309,16 +372,24 @@ def demo(output):
     check_path(output)
     start = time.perf_counter()
     model = _build("base", shared.get_spec("base", "pretraining", None))
-    rows, account = kbert.model_rows(model), kbert.account("base")
+
+    rows = kbert.model_rows(model)
+    account = kbert.account("base")
     shown = [row for row in rows if not re.match("Encoder-(?!1-)", row.layer)]
+    counts = (account.params, account.params)  # all, and the trainable ones
     _introduce("summary", f"{len(shown)} of {len(rows)} rows: Encoder-2 to 12 repeat Encoder-1")
-    click.echo(summary_text(shown, width=width_shown(), counts=(account.params,) * 2))
+    click.echo(summary_text(shown, width=width_shown(), counts=counts))
+
     _introduce("account", "parameters and FLOPs")
-    click.echo("\n\n".join(account_text("base", account).split("\n\n")[:3]) + "\n")
+    paragraphs = account_text("base", account).split("\n\n")
+    click.echo("\n\n".join(paragraphs[:3]) + "\n")
+
     _introduce("verify", "the comparisons")
     report = _verify(model, whole=False)
+
     click.echo(f"\n$ kbert plot base -o {output}\n")
     draw(model, output)
+
     click.echo(f"Summary, account, check and picture in {time.perf_counter() - start:.0f} s.")
     if not report.ok:
         sys.exit(1)
@@ -340,6 +411,7 @@ def _build(config, spec):
 
 
 def _verify(subject, whole: bool = True, form: str = "text"):
+    """Print the report on a configuration or a model; not `whole`: only its comparisons."""
     with starting_keras():
         from kbert.model import builder  # noqa: F401
         from kbert.show import verification
@@ -348,6 +420,9 @@ def _verify(subject, whole: bool = True, form: str = "text"):
     if form == "latex":
         click.echo(report.to_latex(), nl=False)
         return report
+
     text = str(report)  # the comparisons, then what is wrong in published texts
-    click.echo(text if whole or not report.ok else text.split("\n\n")[0] + "\n", nl=False)
+    if report.ok and not whole:
+        text = text.split("\n\n")[0] + "\n"
+    click.echo(text, nl=False)
     return report

@@ -28,7 +28,8 @@ _TABLES = (".csv", ".jsonl", ".json", ".ndjson")
 
 def check_writable(path: Path) -> None:
     """Raise a PermissionError where the first existing folder above a path is not writable."""
-    folder = next((one for one in path.absolute().parents if one.exists()), Path("/"))
+    parents = path.absolute().parents
+    folder = next((parent for parent in parents if parent.exists()), Path("/"))
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder}: a file, not a folder")
     if not os.access(folder, os.W_OK):
@@ -67,11 +68,11 @@ def open_checkpoint(source: str, task: str = "", head: str | None = None):
         from kbert.checkpoints.bert import load
         from kbert.model import builder  # noqa: F401
         from kbert.tasks.checks import require_head_of
-    logger = logging.getLogger("kbert")
 
     def matters(record) -> bool:
         return "newly initialized" not in str(record.msg)
 
+    logger = logging.getLogger("kbert")
     logger.addFilter(matters)  # the task says whether it needs a head that is missing
     try:
         with progress(f"reading {source}"):
@@ -107,8 +108,9 @@ def read_texts_or_file(inputs: tuple[str, ...], lines: str | None) -> list[str]:
     """Return texts as `read_texts` does; a single input that names a file, or -, is that file."""
     if lines is None and len(inputs) == 1 and _names_file(inputs[0]):
         return read_lines(inputs[0])
-    if files := [text for text in inputs if os.path.isfile(text)]:
-        raise click.UsageError(f"{files[0]} is a file: give it alone, as --lines {files[0]}")
+    for text in inputs:
+        if os.path.isfile(text):
+            raise click.UsageError(f"{text} is a file: give it alone, as --lines {text}")
     return read_texts(inputs, lines)
 
 
@@ -124,30 +126,37 @@ def read_pairs(texts: tuple[str, ...], lines: str | None) -> tuple[list[str], li
         if len(read) % 2:
             raise click.UsageError(f"--pairs needs two texts per pair, got {len(read)} in all")
         return read[::2], read[1::2]
-    pairs = [line.split("\t") for line in read]
-    for number, cells in enumerate(pairs, 1):
+
+    texts_a, texts_b = [], []
+    for number, line in enumerate(read, 1):
+        cells = line.split("\t")
         if len(cells) != 2:
             raise ValueError(
                 f"{lines}, line {number}: --pairs needs a text, a tab and a second text, got "
                 f"{len(cells)} columns"
             )
-    return [first for first, _ in pairs], [second for _, second in pairs]
+        texts_a.append(cells[0])
+        texts_b.append(cells[1])
+    return texts_a, texts_b
 
 
 def read_lines(path: str) -> list[str]:
     """Return the lines of a text file, or of stdin for "-"; an empty line is an empty text."""
-    name = "stdin" if path == "-" else path
-    if path != "-":
+    if path == "-":
+        name, data = "stdin", open_stdin().read()
+    else:
         bounds.check_regular(path)
-    data = open_stdin().read() if path == "-" else Path(path).read_bytes()
+        name, data = path, Path(path).read_bytes()
     data = convert_text(data, name)
     lines = data.split(b"\n" if b"\n" in data else b"\r")  # CR: old Macs
+
     _warn_of_table(path)
     _warn_of_header(lines[0], name)
     if not lines[-1]:  # what follows the last line's end
         lines.pop()
     if not lines:
         logging.getLogger("kbert").warning("%s is empty: there are no texts", name)
+
     return [
         decode_line(line.removesuffix(b"\r"), f"{name}, line {number}")
         for number, line in enumerate(lines, 1)
@@ -169,34 +178,43 @@ class TextInput(Input):
             return super().convert(value, param, ctx)
         if _STDIN in ctx.meta:
             self.fail("- is standard input, which can be given once", param, ctx)
-        source, place = open_stdin(), Path(tempfile.gettempdir())
-        folder = ctx.find_root().with_resource(part_folder_of(Path("kbert-stdin"), place))
-        path = ctx.meta[_STDIN] = folder / "stdin"
+
+        source = open_stdin()
+        temporary = Path(tempfile.gettempdir())
+        folder = ctx.find_root().with_resource(part_folder_of(Path("kbert-stdin"), temporary))
+        path = folder / "stdin"
+        ctx.meta[_STDIN] = path
         call_in_messages(path, "stdin")
+
         try:
             with open(path, "wb") as file:
                 shutil.copyfileobj(source, file)
         except OSError as error:
             text = f"standard input is copied there: {error.strerror}. Set TMPDIR to another folder"
-            raise OSError(error.errno, text, str(place)) from None
+            raise OSError(error.errno, text, str(temporary)) from None
         return path
 
 
 def _warn_of_table(path: str) -> None:
     """Report a file of rows, each line of which is read as a text."""
-    if (ending := drop_ending(Path(path)).suffix.lower()) in _TABLES:
+    ending = drop_ending(Path(path)).suffix.lower()
+    if ending in _TABLES:
         logging.getLogger("kbert").warning(
             "%s: each line is read as a text, with all that is in it. If it is a %s table, write "
             "its texts to a .txt file, one per line",
-            *(path, ending),
+            path,
+            ending,
         )
 
 
 def _warn_of_header(line: bytes, name: str) -> None:
     """Report a first line of column names, which is read as a text like all others."""
-    cells = {cell.strip().lower() for cell in re.split("[\t,]", line.decode(errors="replace"))}
-    if cells <= NAMES and not cells <= {*NUMBERS}:
+    text = line.decode(errors="replace")
+    cells = {cell.strip().lower() for cell in re.split("[\t,]", text)}
+    are_row_numbers = cells <= set(NUMBERS)
+    if cells <= NAMES and not are_row_numbers:
         logging.getLogger("kbert").warning(
             "%s, line 1: %r is read as a text: if it is a header, remove it",
-            *(name, line.decode(errors="replace").strip()[:60]),
+            name,
+            text.strip()[:60],
         )

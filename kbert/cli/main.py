@@ -1,6 +1,7 @@
 """The `kbert` command: its commands, and how it is run."""
 
 import importlib
+import itertools
 import os
 import sys
 from collections import UserDict
@@ -27,7 +28,9 @@ MODULES = {
 }
 for _path in sorted(Path(__file__).parent.glob("*_command.py")):
     MODULES[_path.stem] = _path.stem.removesuffix("_command").replace("_", "-")
-_MODULE_OF = {name: module for module, names in MODULES.items() for name in names.split()}
+_MODULE_OF: dict[str, str] = {}  # of a command
+for _module, _names in MODULES.items():
+    _MODULE_OF |= dict.fromkeys(_names.split(), _module)
 _HELP = {
     "See and count": "summary explore plot account params heads verify plan demo",
     "Checkpoints": "download cache push inspect convert",
@@ -36,9 +39,9 @@ _HELP = {
     "Train": "vocab prepare pretrain finetune evaluate glue",
     "The shell": "completion",
 }
-_LISTED = " ".join(_HELP.values()).split()
-_HELP["Use a checkpoint"] += " ".join(["", *(name for name in _MODULE_OF if name not in _LISTED)])
 SECTIONS = {heading: tuple(names.split()) for heading, names in _HELP.items()}
+_LISTED = set(itertools.chain.from_iterable(SECTIONS.values()))
+SECTIONS["Use a checkpoint"] += tuple(name for name in _MODULE_OF if name not in _LISTED)
 _PROGRAM = "kbert"
 _COMPLETE = "_KBERT_COMPLETE"  # the environment variable with which the shell's function asks
 
@@ -87,6 +90,7 @@ def completion(shell):
 
 def main(arguments=None) -> None:
     """The console script `kbert`."""
-    if instruction := os.environ.get(_COMPLETE):  # the shell asks what could follow
+    instruction = os.environ.get(_COMPLETE)
+    if instruction:  # the shell asks what could follow
         sys.exit(shell_complete(cli, {}, _PROGRAM, _COMPLETE, instruction))
     run(cli, arguments)

@@ -28,10 +28,12 @@ def option(declaration: str, kind, text: str, *, default=None, **settings):
         settings["metavar"] = last
     else:
         names.append(last)
+
     if kind is not bool:
         settings["type"] = kind
     elif "/" not in declaration:
         return click.option(*names, is_flag=True, help=text, **settings)
+
     if default is not None or kind is bool:
         settings["default"] = default
     if default is not None and "Default:" not in text:
@@ -75,13 +77,15 @@ class Numbers(click.ParamType):
     """Numbers between commas: 16,32."""
 
     def __init__(self, kind: type, noun: str, metavar: str):
-        self._kind, self._noun, self.name = kind, noun, metavar
+        self._kind = kind
+        self._noun = noun
+        self.name = metavar
 
     def convert(self, value, param, ctx):
         if not isinstance(value, str):
             return value
         try:
-            return tuple(map(self._kind, value.split(",")))
+            return tuple(self._kind(number) for number in value.split(","))
         except ValueError:
             self.fail(f"expected {self._noun} separated by commas, got {value!r}", param, ctx)
 
@@ -109,7 +113,8 @@ class AliasedChoice(Choice):
 
     def convert(self, value, param, ctx):
         value = aliases.resolve(self._noun, value)
-        if self._noun == "task" and (way := aliases.find_way("no task", value)):
+        way = aliases.find_way("no task", value) if self._noun == "task" else None
+        if way:
             self.fail(f"{value!r} is not a task of fine-tuning: {way}", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -124,9 +129,11 @@ def SOURCE(function):
     def keep_casing(context, parameter, value):
         context.meta[_CASING] = value
 
-    settings = {"expose_value": False, "callback": keep_casing}
-    function = option("--uncased/--cased", bool, CASING_HELP, **settings)(function)
-    return click.argument("source", metavar="SRC", shell_complete=names_or_files)(function)
+    casing_option = option(
+        "--uncased/--cased", bool, CASING_HELP, expose_value=False, callback=keep_casing
+    )
+    source = click.argument("source", metavar="SRC", shell_complete=names_or_files)
+    return source(casing_option(function))
 
 
 def casing() -> bool | None:

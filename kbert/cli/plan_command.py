@@ -67,26 +67,34 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, ema, compiles, form, 
     """
     from kbert.show.plan_text import accelerators_text, describe_compiled, plan_text
 
-    options |= trained if ema is None else trained | {"ema": ema}
+    options |= trained
+    if ema is not None:
+        options["ema"] = ema
     if compiles and (trained or ema is not None):
         raise click.UsageError(
             "--compile goes with the whole model, without averages: leave --freeze, --lora-rank "
             "and --ema out"
         )
-    if tpu is None and gpu is None and (peak_flops is None or memory is None):
+
+    is_other_gpu = peak_flops is not None and memory is not None
+    if tpu is None and gpu is None and not is_other_gpu:
         if peak_flops or memory:
             raise click.UsageError("--peak-flops and --memory go together, or with --tpu or --gpu")
         refused = {"--format json": form == "json", "--compile": compiles}
         refused["--batch-size"] = batch_size is not None
-        for name in (name for name, is_set in refused.items() if is_set):
-            raise click.UsageError(f"{name} goes with --tpu or --gpu: give one of them")
+        for name, is_set in refused.items():
+            if is_set:
+                raise click.UsageError(f"{name} goes with --tpu or --gpu: give one of them")
         click.echo(accelerators_text(config, **options), nl=False)
         return
+
     if batch_size is not None:
         options["batch_size"] = batch_size
     result = kbert.plan(config, tpu=tpu, gpu=gpu, peak_flops=peak_flops, memory=memory, **options)
+
     if form == "json":
-        say_json((_compile(result) if compiles else result).as_dict())
+        shown = _compile(result) if compiles else result
+        say_json(shown.as_dict())
         return
     click.echo(plan_text(config, result), nl=False)
     if compiles:

@@ -13,7 +13,8 @@ from kbert.cli.inputs import start_quietly
 from kbert.cli.options import Output, option, takes
 from kbert.graph.presets import PRESETS
 
-_STYLES, _LAYOUTS = ("full", "paper"), ("tall", "wide")
+_STYLES = ("full", "paper")
+_LAYOUTS = ("tall", "wide")
 
 
 @command(
@@ -93,8 +94,7 @@ def _refuse_options(names, reason: str) -> None:
     """Raise a UsageError for the first of some options that the command line has."""
     context = click.get_current_context()
     for param in context.command.params:
-        is_on_the_line = (
-            context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-        )
-        if param.name in names and is_on_the_line:
-            raise click.UsageError(f"{'/'.join((*param.opts, *param.secondary_opts))} {reason}")
+        source = context.get_parameter_source(param.name or "")
+        if param.name in names and source is ParameterSource.COMMANDLINE:
+            spellings = "/".join([*param.opts, *param.secondary_opts])
+            raise click.UsageError(f"{spellings} {reason}")

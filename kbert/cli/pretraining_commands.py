@@ -62,6 +62,7 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
         refuse_with_resume(config=config, init=init, output=output)
         resume_run("pretrain", run, settings, run_options, {"shards": shards} | data)
         return
+
     needed = {"SHARDS": shards, "-o RUN": output, "--steps": settings.get("steps")}
     require_options("kbert pretrain SHARDS -o RUN --steps N", needed)
     if init is not None and config is not None:
@@ -70,14 +71,22 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
         )
     check_new_run(output)
     PretrainingSettings.from_options(settings)
-    if config is not None:
-        kbert.get_config(config)
-    for source in filter(None, (init, teacher)):
-        check_source(source)
-    for folder in filter(None, (shards, dev)):
-        kbert.open_shards(folder, check=False)
+    _check_inputs(shards, config, init, dev, teacher)
+
     data |= {"output": output, "init": init}
     run_task("pretrain", shards, config or DEFAULT_CONFIG, **data, **run_options, **settings)
+
+
+def _check_inputs(shards, config, init, dev, teacher) -> None:
+    """Raise for what is missing, before Keras starts; what is None is not given."""
+    if config is not None:
+        kbert.get_config(config)
+    for checkpoint in (init, teacher):
+        if checkpoint:
+            check_source(checkpoint)
+    for folder in (shards, dev):
+        if folder:
+            kbert.open_shards(folder, check=False)
 
 
 def require_options(example: str, options: dict) -> None:
@@ -135,16 +144,20 @@ def resume_run(
 
 def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
     """Say that a run to resume is finished already; return False for one that is not."""
-    if (result := folder.result) is None:
+    result = folder.result
+    if result is None:
         return False
+
     folder.check(folder.fingerprint, folder.settings | settings)
     if keep_checkpoints is not None:
         folder.keep_checkpoints = keep_checkpoints
     folder.tidy()
+
     _print_metrics(result.get("metrics"))
-    steps = f"{result['steps']:,} step{'s' if result['steps'] > 1 else ''}"
+    steps = result["steps"]
+    noun = "steps" if steps > 1 else "step"
     click.echo(
-        f"{folder.path} is finished already, after {steps}: nothing was trained. "
+        f"{folder.path} is finished already, after {steps:,} {noun}: nothing was trained. "
         f"Its model: {folder.path / 'model'}"
     )
     return True
@@ -188,4 +201,5 @@ def _describe_run(result) -> None:
 def _print_metrics(metrics: dict | None) -> None:
     """Print the metrics of the dev data, if there were any."""
     if metrics:
-        click.echo("dev: " + ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+        listed = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        click.echo(f"dev: {listed}")

@@ -19,7 +19,11 @@ Settings = type[RunSettings] | type[RunOptions]
 _TRAINED = ("freeze", "lora_rank", "lora_targets")
 _WIDEST_CHOICES = 60  # characters, of a line of 80 with the option
 _RUN_OPTIONS = (
-    *("devices", "steps_per_execution", "peak_flops", "keep_checkpoints", "report_examples"),
+    "devices",
+    "steps_per_execution",
+    "peak_flops",
+    "keep_checkpoints",
+    "report_examples",
 )
 
 
@@ -49,7 +53,8 @@ def partial_training(command):
 
     @functools.wraps(command)
     def run(trained, **others):
-        if (targets := trained["lora_targets"]) is not None and trained["lora_rank"] is None:
+        targets = trained["lora_targets"]
+        if targets is not None and trained["lora_rank"] is None:
             raise click.UsageError(f"--lora-targets goes with --lora-rank, got {targets} alone")
         trained = {name: value for name, value in trained.items() if value is not None}
         return command(trained=trained, **others)
@@ -83,11 +88,12 @@ def _add_options(
     names: Sequence[str],
     choices: Mapping[str, type[Choice]] = MappingProxyType({}),
 ):
+    """Return a decorator that adds options; the arguments are those of `add_settings`."""
     texts, fields = describe_fields(kind), list_fields(kind)
-    options = [
-        _make_option(fields[name], _write_help(texts[name]), choices.get(name, Choice))
-        for name in names
-    ]
+    options = []
+    for name in names:
+        help_text = _write_help(texts[name])
+        options.append(_make_option(fields[name], help_text, choices.get(name, Choice)))
     return takes(*options)
 
 
@@ -95,30 +101,43 @@ def _write_help(text: Text) -> str:
     """Return a setting's text for the command line, where `name` is --name."""
     help_text = text._replace(none=text.none.replace("None:", "Default:")).join("what", "none")
     help_text = help_text[0].upper() + help_text[1:]
-    return re.sub(r"`(\w+)`", lambda found: f"--{found[1].replace('_', '-')}", help_text)
+    return re.sub(r"`(\w+)`", lambda match: f"--{match[1].replace('_', '-')}", help_text)
 
 
 def _make_option(field: dataclasses.Field, text: str, choice: type[Choice]):
-    name, kind = f"--{field.name.replace('_', '-')}", str(field.type)
-    has_default = field.default is not False and field.default not in (None, dataclasses.MISSING)
+    """Return a field's option, with `text` as its help; `choice` is the type of names."""
+    name = f"--{field.name.replace('_', '-')}"
+    kind = str(field.type)
+    default = field.default
+    has_default = default is not False and default not in (None, dataclasses.MISSING)
     if has_default and "Default:" not in text:
-        text += f" Default: {'yes' if field.default is True else field.default}."
+        text += f" Default: {'yes' if default is True else default}."
+
     if name.startswith("--no-"):
         return click.option(name, is_flag=True, default=None, help=text)
     if "bool" in kind:
         return option(f"{name}/--no-{name[2:]}", bool, text)
+
     old = _find_old_name(field.name)
-    if choices := RULES[field.name].names:
-        if len("|".join(choices)) <= _WIDEST_CHOICES:
-            return option(name, choice(choices), text, old=old)
-        first, default, rest = text.partition(" Default:")
-        text = f"{first} One of {', '.join(choices)}.{default}{rest}"
-        return option(f"{name} NAME", choice(choices), text, old=old)
+    choices = RULES[field.name].names
+    if not choices:
+        return option(name, _find_value_type(kind), text, old=old)
+    if len("|".join(choices)) > _WIDEST_CHOICES:
+        name = f"{name} NAME"
+        first, heading, rest = text.partition(" Default:")
+        text = f"{first} One of {', '.join(choices)}.{heading}{rest}"
+    return option(name, choice(choices), text, old=old)
+
+
+def _find_value_type(kind: str) -> type | click.ParamType:
+    """Return the type of an option's values, by the type of its field as text."""
     if "tuple[str" in kind:
-        return option(name, Names(), text, old=old)
+        return Names()
     if "tuple" in kind:
-        return option(name, Numbers(int, "whole numbers", "N,N,…"), text, old=old)
-    return option(name, str if "str" in kind else float if "float" in kind else int, text, old=old)
+        return Numbers(int, "whole numbers", "N,N,…")
+    if "str" in kind:
+        return str
+    return float if "float" in kind else int
 
 
 def _find_old_name(name: str) -> str | None:

@@ -82,8 +82,8 @@ def add_settings_file(kind: type[RunSettings], check: Callable[[Any, Mapping], N
                 chosen = values | chosen
                 ctx.params.update(chosen)
 
-            others = dict.fromkeys(name for name in params if name not in arguments.settings)
-            command(**others | chosen)
+            missing = dict.fromkeys(name for name in params if name not in arguments.settings)
+            command(**missing | chosen)
 
         return takes(_SETTINGS, _PRINT)(run)
 
@@ -109,7 +109,9 @@ class _Arguments:
     """
 
     def __init__(self, ctx: click.Context, kind: type[RunSettings], check):
-        self._ctx, self._kind, self._check = ctx, kind, check
+        self._ctx = ctx
+        self._kind = kind
+        self._check = check
         self._params = {param.name or "": param for param in ctx.command.params}
         self.settings = {field.name: field for field in kind.fields()}
 
@@ -135,20 +137,26 @@ class _Arguments:
         without checks that need Keras.
         """
         folder = file.parent.absolute() if absolute else file.parent
-        values, read = self._take_run(read_mapping(file), file), {}
+        values = self._take_run(read_mapping(file), file)
         values = self._leave_out_functions(values, replaced, file)
+
+        read = {}
         for name, value in values.items():
             try:
-                if name in self.names:
-                    read[name] = None if value is None else self._locate(name, value, folder)
-                elif name in self._fields:
-                    read[name] = _check(self._fields[name], value, with_objects=not absolute)
-                else:
-                    self._refuse_key(name)
+                read[name] = self._read_value(name, value, folder, with_objects=not absolute)
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{file}: {error}") from None
+
         left_out = {name for name in (*self.names, *self._required) if read.get(name, "") is None}
         return {name: value for name, value in read.items() if name not in left_out}
+
+    def _read_value(self, name: str, value, folder: Path, with_objects: bool):
+        """Return the checked value of a key; `with_objects` is as for `_check`."""
+        if name in self.names:
+            return None if value is None else self._locate(name, value, folder)
+        if name not in self._fields:
+            self._refuse_key(name)
+        return _check(self._fields[name], value, with_objects)
 
     def locate(self, values: dict) -> dict[str, Any]:
         """Return values of the command line with absolute paths."""
@@ -186,10 +194,12 @@ class _Arguments:
             defaults["config"] = DEFAULT_CONFIG
         for name, field in self._fields.items():
             defaults[name] = None if field.default is dataclasses.MISSING else field.default
+
         command = self._ctx.command_path
         call = command.replace(" ", ".")
         title = f"# {command} --settings FILE; help({call}) in Python explains each line\n"
-        return title + yaml_text.dump(json.loads(json.dumps(defaults | values)))
+        plain_values = json.loads(json.dumps(defaults | values))  # a tuple becomes a list
+        return title + yaml_text.dump(plain_values)
 
     def check_together(self, values: dict, chosen: dict, file: Path | None) -> None:
         """Raise a ValueError for settings that break a rule or contradict each other.
@@ -204,6 +214,7 @@ class _Arguments:
             if name in self._fields and value is not None and not _has_keras_object(value)
         }
         settings = {name: value for name, value in plain.items() if name in self.settings}
+
         try:
             check_settings(plain)
             if self._required <= set(settings):
@@ -236,19 +247,13 @@ class _Arguments:
             return self._convert(name, value)
 
         samples = getattr(self._params[name].type, "sample_names", ())
-        is_name = value == "-" or "://" in value or (name == "config" and value in PRESETS)
-        if is_name or (value in samples and not (folder / value).is_file()):
+        is_sample = value in samples and not (folder / value).is_file()
+        is_preset = name == "config" and value in PRESETS
+        is_url = "://" in value
+        if value == "-" or is_url or is_preset or is_sample:
             return value
 
-        try:
-            path = folder / Path(value).expanduser()
-        except RuntimeError:
-            user = value.partition("/")[0]
-            raise ValueError(
-                f"{name} must be a path, got {value!r}, but the home folder {user} is not known: "
-                "write the whole path"
-            ) from None
-
+        path = _join_path(name, value, folder)
         if name in _PATHS:
             return str(path)
         is_path = value.startswith((".", "~")) or os.path.isabs(value) or path.exists()
@@ -256,13 +261,15 @@ class _Arguments:
 
     def _take_run(self, values: dict, file: Path) -> dict:
         """Return what a run was asked for, where a file is its settings.json."""
-        if not isinstance(values.get("settings"), dict) or "fingerprint" not in values:
+        is_run = isinstance(values.get("settings"), dict) and "fingerprint" in values
+        if not is_run:
             return values
         from kbert.training.run.run_folder import RunFolder
 
         run = RunFolder.from_json(values, file)
         if run.task != self._kind.command:
             raise ValueError(f"{file} is of a run of kbert {run.task}: give it to that command")
+
         paths = {name: path for name, path in run.data_paths.items() if name in self.names}
         settings = {name: value for name, value in run.settings.items() if name not in run.derived}
         if paths.get("init") is not None:
@@ -276,9 +283,11 @@ class _Arguments:
         if new not in known:
             option = aliases.option(self._ctx.command.name, key).split()[0]
             new = next((name for name in known if option in self._list_spellings(name)), None)
+
+        command = self._ctx.command_path
         close = f"it is called {new}" if new else hint(key, known, "")
-        way = close or f"{self._ctx.command_path} --help lists the options"
-        raise ValueError(f"{self._ctx.command_path} has no option {js.short_repr(key)}: {way}")
+        way = close or f"{command} --help lists the options"
+        raise ValueError(f"{command} has no option {js.short_repr(key)}: {way}")
 
     def _list_spellings(self, name: str) -> list[str]:
         """Return what the command line calls an argument or an option."""
@@ -286,6 +295,18 @@ class _Arguments:
         if param is None:
             return []
         return [*param.opts, param.make_metavar(self._ctx).strip("[]")]
+
+
+def _join_path(name: str, value: str, folder: Path) -> Path:
+    """Return the path that an argument has, which counts from a folder; ~ is a home folder."""
+    try:
+        return folder / Path(value).expanduser()
+    except RuntimeError:
+        user = value.partition("/")[0]
+        raise ValueError(
+            f"{name} must be a path, got {value!r}, but the home folder {user} is not known: "
+            "write the whole path"
+        ) from None
 
 
 def read_mapping(file: Path) -> dict[str, Any]:
@@ -304,7 +325,8 @@ def read_mapping(file: Path) -> dict[str, Any]:
         return js.read(file, _MAPPING)
 
     bounds.check_size(file, LARGEST)
-    form, data = ("TOML" if ending == ".toml" else "YAML"), file.read_bytes()
+    form = "TOML" if ending == ".toml" else "YAML"
+    data = file.read_bytes()
     try:
         text = data.decode("utf-8-sig")
         values = tomllib.loads(text) if form == "TOML" else _parse_yaml(text, str(file))
@@ -340,18 +362,17 @@ def _check(field: dataclasses.Field, value, with_objects: bool):
     if isinstance(value, str) and "bool" in kind:
         value = _TRUTHS.get(value.lower(), value)
     if isinstance(value, str) and "tuple" in kind:
-        entries = [entry.strip() for entry in value.split(",")]
-        are_numbers = "int" in kind and all(entry.isdecimal() for entry in entries)
-        value = list(map(int, entries)) if are_numbers else entries
-    if value is None and (
-        type(None) in get_args(field.type) or field.default is dataclasses.MISSING
-    ):
+        value = [entry.strip() for entry in value.split(",")]
+        if "int" in kind and all(entry.isdecimal() for entry in value):
+            value = [int(entry) for entry in value]
+
+    may_be_none = type(None) in get_args(field.type) or field.default is dataclasses.MISSING
+    if value is None and may_be_none:
         return None
 
-    if _has_keras_object(value):
-        if with_objects:
-            with starting_keras():
-                check_settings({field.name: value})
-        return value
-    check_settings({field.name: value})
+    if not _has_keras_object(value):
+        check_settings({field.name: value})
+    elif with_objects:
+        with starting_keras():
+            check_settings({field.name: value})
     return value

@@ -39,6 +39,7 @@ def fill_mask(source, text, **options):
     with open_checkpoint(source, "fill-mask", "pretraining") as bert:
         masks = kbert.fill_mask(bert, text, **options)
     yield masks
+
     for number, candidates in enumerate(masks, 1):
         if len(masks) > 1:
             click.echo(f"[MASK] {number}")
@@ -75,16 +76,19 @@ def classify(source, **options):
 
     A regression predicts numbers: they are printed unchanged, as by `kbert regress`.
     """
-    rows = _run_classifier("classify", source, **options)
-    yield [{**text, "labels": labels} for text, labels in rows]
-    if len(rows) == 1:
-        for label in rows[0][1]:
+    results = _run_classifier("classify", source, **options)
+    yield [{**text, "labels": labels} for text, labels in results]
+
+    if len(results) == 1:
+        _, labels = results[0]
+        for label in labels:
             say(_result_line(label))
-    else:
-        for text, labels in rows:
-            shown = labels if hasattr(labels[0], "value") else labels[:1]
-            results = [_result_line(label) for label in shown]
-            click.echo(printable.cut("  ".join((*results, *text.values()))))
+        return
+    for text, labels in results:
+        are_numbers = hasattr(labels[0], "value")
+        shown = labels if are_numbers else labels[:1]
+        cells = [_result_line(label) for label in shown]
+        click.echo(printable.cut("  ".join((*cells, *text.values()))))
 
 
 def _result_line(label) -> str:
@@ -100,11 +104,13 @@ def _run_classifier(task: str, source, texts, lines, are_pairs, **options) -> li
     columns = read_pairs(texts, lines) if are_pairs else (read_texts(texts, lines),)
     run = run_defaults.find_run(source)
     run_defaults.warn_of_pairs(run, are_pairs, "" if are_pairs else ": --pairs reads them")
+
     with open_checkpoint(source, task, "classifier") as bert:
         results = getattr(kbert, task)(bert, *columns, **options)
-    names = ("text", "pair")[: len(columns)]
-    inputs = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-    return [*zip(inputs, results, strict=True)]
+
+    names = ("text", "pair") if are_pairs else ("text",)
+    inputs = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return list(zip(inputs, results, strict=True))
 
 
 @command(
@@ -122,14 +128,20 @@ def regress(source, **options):
     """
     if len(options["texts"]) == 2 and not options["are_pairs"]:
         logging.getLogger("kbert").warning("each text gets a number of its own: --pairs reads two")
-    rows = _run_classifier("regress", source, **options)
-    results = [(text, result.tolist()) for text, result in rows]  # a number, or one per output
-    name = "numbers" if isinstance(results[0][1], list) else "number"
-    yield [{**text, name: numbers} for text, numbers in results]
-    for text, numbers in results:
-        shown = text.values() if len(results) > 1 else ()
-        printed = [f"{n:.4f}" for n in (numbers if name == "numbers" else [numbers])]
-        click.echo(printable.cut("  ".join((*printed, *shown))))
+    texts, values = [], []
+    for text, result in _run_classifier("regress", source, **options):
+        texts.append(text)
+        values.append(result.tolist())  # a number, or one per output
+    has_several = isinstance(values[0], list)
+    name = "numbers" if has_several else "number"
+    yield [{**text, name: value} for text, value in zip(texts, values, strict=True)]
+
+    for text, value in zip(texts, values, strict=True):
+        numbers = value if has_several else [value]
+        cells = [f"{number:.4f}" for number in numbers]
+        if len(texts) > 1:
+            cells += text.values()
+        click.echo(printable.cut("  ".join(cells)))
 
 
 @command(
@@ -150,12 +162,14 @@ def tag(source, texts, lines, split_at_spaces, **options):
     with open_checkpoint(source, "tag", "tokens") as bert:
         results = kbert.tag(bert, sentences, **options)
     yield [{"text": text, "words": tags} for text, tags in zip(texts, results, strict=True)]
+
     for number, tags in enumerate(results):
         if number:
             click.echo()
-        for one in tags:
-            span, label = f"{one.start}:{one.end}", printable.line(one.label)
-            say(f"{one.probability:.4f}  {label:<12}  {span:<9}  {one.word}")
+        for word in tags:
+            label = printable.line(word.label)
+            span = f"{word.start}:{word.end}"
+            say(f"{word.probability:.4f}  {label:<12}  {span:<9}  {word.word}")
 
 
 @command(
@@ -178,6 +192,7 @@ def answer(source, question, context, **options):
     with open_checkpoint(source, "answer", "qa") as bert:
         span = kbert.answer(bert, question, context, **options)
     yield span
+
     say(span.text or "no answer")
     where = f"characters {span.start}:{span.end}" if span.text else f"odds {span.odds:.4f}"
     click.echo(f"{span.score:.4f}  {where}")
@@ -200,6 +215,7 @@ def choose(source, text, texts, start, **options):
     with open_checkpoint(source, "choose", "choice") as bert:
         choices = kbert.choose(bert, text, texts, start=start or "", **options)
     yield choices
+
     for choice in choices:
         say(f"{choice.probability:.4f}  {choice.text}")
 
@@ -246,19 +262,27 @@ def attention(source, text, pair, output, layer, head, special, sentences, preci
     from kbert.tasks.attention.attention_map import ENDINGS
     from kbert.tasks.pictures import PICTURES
 
-    picture = check_new_file(output, ENDINGS).suffix.lower() in PICTURES
-    one = {"layer": layer, "head": head}
+    is_picture = check_new_file(output, ENDINGS).suffix.lower() in PICTURES
     if sentences and not is_page(output):
         raise click.UsageError(f"--sentence goes with a page, .html, got {output}")
+
+    options = {"layer": layer, "head": head}
     with open_checkpoint(source) as bert:
-        maps = kbert.attention(bert, text, pair, **one, vectors=not picture, precision=precision)
-    options = one if special is None else one | {"special": special}
+        maps = kbert.attention(
+            bert, text, pair, **options, vectors=not is_picture, precision=precision
+        )
+
+    if special is not None:
+        options["special"] = special
     if is_page(output):
-        pairs = [join_pair(text, pair), *map(split_pair, sentences)]
+        pairs = [join_pair(text, pair), *(split_pair(sentence) for sentence in sentences)]
         write_attention(bert, source, pairs, output, maps.address(**options))
+    elif is_picture:
+        with progress("drawing"):
+            maps.plot(output, **options)
     else:
-        with progress("drawing" if picture else "writing"):
-            (maps.plot if picture else maps.save)(output, **options)
+        with progress("writing"):
+            maps.save(output, **options)
     say(f"wrote {output} ({output.stat().st_size:,} bytes)")
 
 
@@ -301,11 +325,13 @@ def attribute(source, text, pair, output, form, **options):
         check_new_file(output, ENDINGS)
     with open_checkpoint(source) as bert, progress("integrating"):
         attribution = kbert.attribute(bert, text, pair, **options)
+
     if is_page(output):
         write_attribution(bert, source, attribution, output)
     elif output is not None:
         with progress("drawing"):
             attribution.save(output)
+
     if form == "json":
         say_json(attribution.to_dict())
         return

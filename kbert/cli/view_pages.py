@@ -38,16 +38,18 @@ def write_attribution(bert, source: str, attribution, path: Path) -> None:
     from kbert.show.explorer.explore import explore_recorded
     from kbert.show.explorer.live.attention_weights import clean_text
 
-    text, *pair = map(clean_text, attribution.texts)
+    texts = [clean_text(text) for text in attribution.texts]
+    text = texts[0]
+    pair = texts[1] if len(texts) > 1 else None
     view = {
         "title": attribution.title(),
         "notes": attribution.notes(),
         "scores": [round(float(score), 6) for score in attribution.scores],
         "text": text,
-        "pair": pair[0] if pair else None,
+        "pair": pair,
     }
-    sentence = join_pair(text, view["pair"])
+    sentences = [join_pair(text, pair)]
     with progress("writing"):
         explore_recorded(
-            bert, [sentence], path, title=Path(source).name, start="-", attribution=view
+            bert, sentences, path, title=Path(source).name, start="-", attribution=view
         )

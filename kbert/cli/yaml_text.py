@@ -34,12 +34,14 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent, index):
         event = self.peek_event()
         self._depth += 1
+        problem = ""
         if isinstance(event, yaml.AliasEvent) or event.tag is not None:
             problem = "references (*name) and tags (!name) are not read: leave them out"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        if self._depth > DEEPEST:
+        elif self._depth > DEEPEST:
             problem = f"expected at most {DEEPEST} levels, got more"
+        if problem:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -53,7 +55,8 @@ def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any
     """Return a mapping with texts as keys; raise for a key that stands twice."""
     values: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        key, problem = key_node.value, ""
+        key = key_node.value
+        problem = ""
         if not isinstance(key_node, yaml.ScalarNode):
             problem = "a key must be a text"
         elif key in values:
@@ -83,7 +86,8 @@ def parse(text: str, source: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # a SafeLoader
     except yaml.MarkedYAMLError as error:
-        mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
+        mark = error.problem_mark or error.context_mark
+        problem = error.problem or error.context
         line = f", line {mark.line + 1}" if mark else ""
         raise ValueError(f"{source}{line}: {problem}") from None
     except (yaml.YAMLError, ValueError) as error:  # of a character, of a long number
