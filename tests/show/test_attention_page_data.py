@@ -199,7 +199,11 @@ def test_attention_page_opens_on_a_head_with_a_clear_target():
     size = len(found.tokens)  # 11: [CLS], nine words, [SEP]
     found.weights[:] = 0
     found.weights[..., 0] = 1  # all of it to [CLS]
-    assert found.address() == "Encoder-2-MultiHeadSelfAttention/head-1&special=hidden&heads=all"
+    first = "Encoder-2-MultiHeadSelfAttention/head-1"
+    assert found.address() == f"{first}&token=1&special=hidden&heads=all"
+    found.weights[0, 0, 4, 6] = 0.3  # the token that looks most at another one
+    found.weights[0, 0, 2, 3] = 0.2
+    assert found.address() == f"{first}&token=4&special=hidden&heads=all"
     found.weights[0, 2, :, 0] = 0.2
     found.weights[0, 2] += 0.8 * np.eye(size)  # to itself, mostly
     assert found.address().startswith("Encoder-2-MultiHeadSelfAttention/head-5&")

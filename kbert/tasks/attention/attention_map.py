@@ -198,7 +198,8 @@ class AttentionMap:
     ) -> str:
         """Return where a page of `kbert.explore` shows a head: its address behind the #.
 
-        The arguments are those of `save`.
+        With special tokens hidden, it is the row of the token that looks most at another one. The
+        arguments are those of `save`.
         """
         check_choice(special, SPECIAL, "special")
         if layer is not None:
@@ -212,10 +213,18 @@ class AttentionMap:
                 candidates.append(statistics)
         shown = find_telling_head(candidates)
 
+        address = f"{names.encoder(shown.layer, names.ATTENTION)}/head-{shown.head}"
         all_special = len(self.special) == len(self.tokens)
-        hides = "&special=hidden" if special == "hidden" and not all_special else ""
-        block = names.encoder(shown.layer, names.ATTENTION)
-        return f"{block}/head-{shown.head}{hides}&heads=all"
+        if special == "hidden" and not all_special:
+            token = self._find_telling_token(shown.layer, shown.head)
+            address += f"&token={token}&special=hidden"
+        return f"{address}&heads=all"
+
+    def _find_telling_token(self, layer: int, head: int) -> int:
+        """Return which token gives the largest weight to a token that is not special."""
+        plain = [index for index in range(len(self.tokens)) if index not in self.special]
+        weights = self.mean(layer, head)[np.ix_(plain, plain)]
+        return plain[int(weights.max(axis=1).argmax())]
 
     def _repr_html_(self) -> str:
         return kbert.explore(self, start=self.address())._repr_html_()
