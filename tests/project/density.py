@@ -1,4 +1,4 @@
-"""How densely a Python tree is written: `python tests/project/density.py [FOLDER] [--where CONSTRUCT]`.
+"""How densely a Python tree is written: `python tests/project/density.py FOLDER`.
 
 Without docstrings and comments: code lines and tokens; functions by their number of syntax nodes, a
 nested function counted in its parent; functions without paragraphs; and the constructs that save
