@@ -43,6 +43,7 @@ def heads(keys: np.ndarray, purpose: int, coins: np.ndarray) -> np.ndarray:
     counts = -(-coins // 64)  # of random uint64
     key = np.repeat(np.arange(len(coins)), counts)
     number = np.arange(len(key)) - np.repeat(np.cumsum(counts) - counts, counts)
+
     bits = fork(fork(keys, purpose)[key], number)
     bits >>= (64 - np.minimum(coins[key] - 64 * number, 64)).astype(np.uint64)
     ones = np.unpackbits(bits.view(np.uint8).reshape(-1, 8), axis=1).sum(1)

@@ -42,9 +42,11 @@ def one_per_row(inputs: Mapping[str, np.ndarray], pad_id: int = 0) -> dict[str, 
     ids = inputs[TOKEN_IDS]
     count, length = ids.shape
     positions = np.broadcast_to(np.arange(length, dtype=np.int32), ids.shape)
-    texts = (ids != pad_id).astype(np.int32)
-    firsts = np.arange(count, dtype=np.int32) * length
-    packed = {PACKED_POSITIONS: positions.copy(), PACKED_TEXTS: texts, PACKED_FIRSTS: firsts}
+    packed = {
+        PACKED_POSITIONS: positions.copy(),
+        PACKED_TEXTS: (ids != pad_id).astype(np.int32),
+        PACKED_FIRSTS: np.arange(count, dtype=np.int32) * length,
+    }
     return {**inputs, **packed}
 
 
@@ -53,12 +55,15 @@ def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
 
     Texts without tokens are left out; one that is longer than a row raises a ValueError.
     """
-    if max(lengths, default=0) > row_length:
-        raise ValueError(f"row_length must hold the longest text, {max(lengths)}, got {row_length}")
+    longest = max(lengths, default=0)
+    if longest > row_length:
+        raise ValueError(f"row_length must hold the longest text, {longest}, got {row_length}")
+
     rows: list[list[int]] = []
     space: list[int] = []
     for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):
-        if not (tokens := lengths[text]):
+        tokens = lengths[text]
+        if not tokens:
             continue
         row = next((row for row, left in enumerate(space) if left >= tokens), len(rows))
         if row == len(rows):
@@ -91,42 +96,59 @@ def pack_batch(
         raise ValueError(
             f"a batch must be a multiple of {micro_batches} examples here, got {len(batch)}"
         )
+    plans = []
+    for first in range(0, len(batch), size):
+        plans.append(first_fit(lengths[first : first + size], row_length))
+    rows = max(least_rows, max(len(plan) for plan in plans))
+
     tokens = np.array(lengths)
-    firsts = range(0, len(batch), size)
-    plans = [first_fit(lengths[first : first + size], row_length) for first in firsts]
-    count = max(least_rows, *map(len, plans))
-    # each text's start in all rows end to end, and its number in its row, from 1; 0, 0 if empty
-    starts, numbers = np.zeros((2, len(batch)), np.int64)
-    for micro_batch, plan in enumerate(plans):
-        for row, members in enumerate(plan, micro_batch * count):
-            texts = np.array(members) + micro_batch * size
-            starts[texts] = row * row_length + np.cumsum(tokens[texts]) - tokens[texts]
-            numbers[texts] = 1 + np.arange(len(texts))
+    starts, numbers = _place_texts(plans, tokens, rows, row_length)
     text = np.repeat(np.arange(len(batch)), tokens)  # of each token
     position = np.arange(len(text)) - np.repeat(np.cumsum(tokens) - tokens, tokens)
 
     def pack(values: np.ndarray) -> np.ndarray:
-        rows = np.zeros((count * micro_batches, row_length), values.dtype)
-        rows.flat[starts[text] + position] = values
-        return rows
+        packed = np.zeros((rows * micro_batches, row_length), values.dtype)
+        packed.flat[starts[text] + position] = values
+        return packed
 
     # a row of floats is of a text, whole numbers may be its tokens'
-    text_labels = {name for name, a in batch.labels.items() if a.ndim == 1 or a.dtype.kind == "f"}
+    text_labels = set()
+    for name, array in batch.labels.items():
+        if array.ndim == 1 or array.dtype.kind == "f":
+            text_labels.add(name)
 
-    def pack_each(group):
-        return {
-            name: array if name in text_labels else pack(array[text, position])
-            for name, array in group.items()
-        }
+    def pack_group(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        packed = {}
+        for name, array in group.items():
+            packed[name] = array if name in text_labels else pack(array[text, position])
+        return packed
 
     packed_inputs = {
         PACKED_POSITIONS: pack(position.astype(np.int32)),
         PACKED_TEXTS: pack(numbers[text].astype(np.int32)),
-        PACKED_FIRSTS: (starts % (count * row_length)).astype(np.int32),
+        PACKED_FIRSTS: (starts % (rows * row_length)).astype(np.int32),
     }
     return PackedBatch(
-        pack_each(batch.inputs) | packed_inputs,
-        pack_each(batch.labels),
-        pack_each(batch.weights),
+        pack_group(batch.inputs) | packed_inputs,
+        pack_group(batch.labels),
+        pack_group(batch.weights),
         batch,
     )
+
+
+def _place_texts(
+    plans: Sequence[list[list[int]]], tokens: np.ndarray, rows: int, row_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each text's start in all rows end to end, and its number in its row, from 1.
+
+    `plans` has the texts of each micro-batch's rows; both are 0 for an empty text.
+    """
+    size = len(tokens) // len(plans)
+    starts = np.zeros(len(tokens), np.int64)
+    numbers = np.zeros(len(tokens), np.int64)
+    for micro_batch, plan in enumerate(plans):
+        for row, members in enumerate(plan, micro_batch * rows):
+            texts = np.array(members) + micro_batch * size
+            starts[texts] = row * row_length + np.cumsum(tokens[texts]) - tokens[texts]
+            numbers[texts] = 1 + np.arange(len(texts))
+    return starts, numbers

@@ -24,14 +24,16 @@ def batches_by_length(
     returns a batch's length, given its longest example's, and `count_for` its number of examples,
     given how many there are: the last one is repeated.
     """
-    order = sorted(
-        range(len(examples)), key=lambda index: len(examples[index][0]), reverse=longest_first
-    )
+    lengths = [len(ids) for ids, _ in examples]
+    order = sorted(range(len(examples)), key=lengths.__getitem__, reverse=longest_first)
     for start in range(0, len(order), batch_size):
         indices = order[start : start + batch_size]
-        length = length_for(max(len(examples[index][0]) for index in indices))
-        whole = indices + indices[-1:] * (count_for(len(indices)) - len(indices))
-        ids, segment_ids = zip(*(examples[index] for index in whole), strict=True)
+        length = length_for(max(lengths[index] for index in indices))
+        missing = count_for(len(indices)) - len(indices)
+        whole = indices + indices[-1:] * missing
+
+        ids = [examples[index][0] for index in whole]
+        segment_ids = [examples[index][1] for index in whole]
         yield indices, pad_sequences(ids, length, pad_id), pad_sequences(segment_ids, length, 0)
 
 
@@ -65,19 +67,23 @@ def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int,
     mean = sum(length * count for length, count in needed.items()) / sum(needed.values())
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # of the first n lengths
     for longest in lengths:
-        options, padding = [], 0.0
+        options = []
+        padding = 0.0
         for first in range(len(best) - 1, -1, -1):  # the shortest that is padded to the longest
             padding += needed[lengths[first]] * (longest - lengths[first]) / mean
             before, chosen = best[first]
             options.append((before + padding + shape_cost, (*chosen, longest)))
         best.append(min(options))
-    return best[-1][1]
+
+    _, chosen = best[-1]
+    return chosen
 
 
 def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:
     """Return the allowed lengths of batches: few if each one is compiled, else many."""
-    lengths = LENGTHS if compiled else range(FINE, limit, FINE)
-    return (*(length for length in lengths if length < limit), limit)
+    allowed = LENGTHS if compiled else range(FINE, limit, FINE)
+    shorter = [length for length in allowed if length < limit]
+    return (*shorter, limit)
 
 
 def windows(tokens: int, width: int, overlap: int) -> list[tuple[int, int]]:

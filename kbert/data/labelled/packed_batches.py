@@ -50,16 +50,16 @@ class PackedBatches(BucketedBatches):
         micro_batches: int = 1,
         **options,
     ):
-        longest = max(map(len, examples.ids), default=0)
+        longest = max((len(ids) for ids in examples.ids), default=0)
         self.micro_batches = micro_batches
         # the padded batch that each packed one is made of is cut to its longest text
         super().__init__(examples, lengths=range(1, longest + 1), **options)
-        first = -(-longest // _STEP) * _STEP
-        possible = [n for n in range(first, 2 * first + 1, _STEP) if n <= longest_row] or [longest]
-        lengths = [row_length] if row_length else possible
+
+        lengths = [row_length] if row_length else _possible_lengths(longest, longest_row)
         counts = {length: self._count_rows(length) for length in lengths}
         self.row_length = min(lengths, key=lambda length: _cost(length, counts[length]))
         self.least_rows = statistics.mode(counts[self.row_length])
+
         del self.fingerprint["lengths"]
         self.fingerprint |= {"row_length": self.row_length, "micro_batches": micro_batches}
 
@@ -80,21 +80,21 @@ class PackedBatches(BucketedBatches):
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
         """Return (rows, tokens) of each batch of an epoch, in order."""
-        counts = self._count_rows(self.row_length, epoch, self.steps_per_epoch)
-        return [
-            (max(count, self.least_rows) * self.micro_batches, self.row_length) for count in counts
-        ]
+        shapes = []
+        for count in self._count_rows(self.row_length, epoch, self.steps_per_epoch):
+            rows = max(count, self.least_rows) * self.micro_batches
+            shapes.append((rows, self.row_length))
+        return shapes
 
     def _count_rows(self, length: int, epoch: int = 0, steps: int = _TRIED) -> list[int]:
         """Return the rows that the largest micro-batch of each of an epoch's first steps needs."""
         size = max(self.batch_size // self.micro_batches, 1)
-        return [
-            max(
-                len(first_fit(tokens[start : start + size], length))
-                for start in range(0, len(tokens), size)
-            )
-            for tokens in (self._tokens[n].tolist() for n in self._plan_epoch(epoch)[:steps])
-        ]
+        counts = []
+        for indices in self._plan_epoch(epoch)[:steps]:
+            tokens = self._tokens[indices].tolist()
+            starts = range(0, len(tokens), size)
+            counts.append(max(len(first_fit(tokens[n : n + size], length)) for n in starts))
+        return counts
 
     def _split_pool(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
         """Deal a text of each stratum to each batch; see the module's docstring."""
@@ -108,7 +108,15 @@ class PackedBatches(BucketedBatches):
         return [column[column >= 0] for column in dealt[order].T]
 
 
+def _possible_lengths(longest: int, longest_row: int) -> list[int]:
+    """Return the lengths of rows to try: from the longest text's to twice that."""
+    first = -(-longest // _STEP) * _STEP
+    lengths = [n for n in range(first, 2 * first + 1, _STEP) if n <= longest_row]
+    return lengths or [longest]
+
+
 def _cost(length: int, counts: Sequence[int]) -> float:
     """Return the cost of steps with so many rows of a length, in tokens without attention."""
     usual = statistics.mode(counts)
-    return sum(max(count, usual) for count in counts) * length * (1 + length / _AS_LONG)
+    rows = sum(max(count, usual) for count in counts)
+    return rows * length * (1 + length / _AS_LONG)

@@ -63,6 +63,8 @@ def _describe(feature: dict | list) -> SimpleNamespace:
     inner = feature[0] if isinstance(feature, list) else feature.get("feature")
     if isinstance(inner, dict):  # a list of features
         return SimpleNamespace(feature=_describe(inner))
+
     names = feature.get("names") if isinstance(feature, dict) else None
-    are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    return SimpleNamespace(names=names if are_names else None)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        names = None
+    return SimpleNamespace(names=names)
