@@ -91,31 +91,21 @@ def pack_batch(
         least_rows: minimum number of rows of a micro-batch.
         micro_batches: number of micro-batches with equally many examples and equally many rows.
     """
-    size, rest = divmod(len(batch), micro_batches)
-    if rest:
-        raise ValueError(
-            f"a batch must be a multiple of {micro_batches} examples here, got {len(batch)}"
-        )
-    plans = []
-    for first in range(0, len(batch), size):
-        plans.append(first_fit(lengths[first : first + size], row_length))
-    rows = max(least_rows, max(len(plan) for plan in plans))
+    plans = _plan_micro_batches(lengths, row_length, micro_batches)
+    row_count = max(least_rows, max(len(plan) for plan in plans))
 
     tokens = np.array(lengths)
-    starts, numbers = _place_texts(plans, tokens, rows, row_length)
+    firsts = np.cumsum(tokens) - tokens
     text = np.repeat(np.arange(len(batch)), tokens)  # of each token
-    position = np.arange(len(text)) - np.repeat(np.cumsum(tokens) - tokens, tokens)
+    position = np.arange(len(text)) - np.repeat(firsts, tokens)
+    starts, numbers = _locate_texts(plans, tokens, row_count, row_length)
+    targets = starts[text] + position
+    text_labels = _find_text_labels(batch.labels)
 
     def pack(values: np.ndarray) -> np.ndarray:
-        packed = np.zeros((rows * micro_batches, row_length), values.dtype)
-        packed.flat[starts[text] + position] = values
+        packed = np.zeros((row_count * micro_batches, row_length), values.dtype)
+        packed.flat[targets] = values
         return packed
-
-    # a row of floats is of a text, whole numbers may be its tokens'
-    text_labels = set()
-    for name, array in batch.labels.items():
-        if array.ndim == 1 or array.dtype.kind == "f":
-            text_labels.add(name)
 
     def pack_group(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         packed = {}
@@ -126,7 +116,7 @@ def pack_batch(
     packed_inputs = {
         PACKED_POSITIONS: pack(position.astype(np.int32)),
         PACKED_TEXTS: pack(numbers[text].astype(np.int32)),
-        PACKED_FIRSTS: (starts % (rows * row_length)).astype(np.int32),
+        PACKED_FIRSTS: (starts % (row_count * row_length)).astype(np.int32),
     }
     return PackedBatch(
         pack_group(batch.inputs) | packed_inputs,
@@ -136,8 +126,34 @@ def pack_batch(
     )
 
 
-def _place_texts(
-    plans: Sequence[list[list[int]]], tokens: np.ndarray, rows: int, row_length: int
+def _plan_micro_batches(
+    lengths: Sequence[int], row_length: int, micro_batches: int
+) -> list[list[list[int]]]:
+    """Return the texts of each row of each micro-batch."""
+    size, rest = divmod(len(lengths), micro_batches)
+    if rest:
+        raise ValueError(
+            f"a batch must be a multiple of {micro_batches} examples here, got {len(lengths)}"
+        )
+    plans = []
+    for first in range(0, len(lengths), size):
+        micro_batch = lengths[first : first + size]
+        plans.append(first_fit(micro_batch, row_length))
+    return plans
+
+
+def _find_text_labels(labels: Mapping[str, np.ndarray]) -> set[str]:
+    """Return the names of the labels that texts have, not tokens."""
+    names = set()
+    for name, array in labels.items():
+        # a row of floats is of a text, whole numbers may be its tokens'
+        if array.ndim == 1 or array.dtype.kind == "f":
+            names.add(name)
+    return names
+
+
+def _locate_texts(
+    plans: Sequence[list[list[int]]], tokens: np.ndarray, row_count: int, row_length: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each text's start in all rows end to end, and its number in its row, from 1.
 
@@ -147,8 +163,11 @@ def _place_texts(
     starts = np.zeros(len(tokens), np.int64)
     numbers = np.zeros(len(tokens), np.int64)
     for micro_batch, plan in enumerate(plans):
-        for row, members in enumerate(plan, micro_batch * rows):
-            texts = np.array(members) + micro_batch * size
-            starts[texts] = row * row_length + np.cumsum(tokens[texts]) - tokens[texts]
+        first_text = micro_batch * size
+        first_row = micro_batch * row_count
+        for row, members in enumerate(plan, first_row):
+            texts = np.array(members) + first_text
+            before = np.cumsum(tokens[texts]) - tokens[texts]
+            starts[texts] = row * row_length + before
             numbers[texts] = 1 + np.arange(len(texts))
     return starts, numbers

@@ -73,7 +73,8 @@ class ColumnOptions:
             column = getattr(self, role)
             if type(column) is int:
                 object.__setattr__(self, role, str(column))
-        object.__setattr__(self, "labels", tuple(str(name) for name in self.labels or ()))
+        labels = [str(name) for name in self.labels or ()]
+        object.__setattr__(self, "labels", tuple(labels))
 
         if self.labels and self.label is not None:
             raise ValueError(
@@ -138,7 +139,8 @@ class ColumnOptions:
 
     def find_labels(self, header: Sequence[str], location: str) -> tuple[int, ...]:
         """Return the indices of the columns of 0 and 1; a ValueError if the header lacks one."""
-        return tuple(self._find(name, header, location) for name in self.labels)
+        indices = [self._find(name, header, location) for name in self.labels]
+        return tuple(indices)
 
     def name_labels(self, header: Sequence, columns: Sequence[int]) -> list:
         """Return the header with the columns of 0 and 1 named as the user writes them."""

@@ -83,7 +83,8 @@ def join_columns(data, name: str, is_row: Callable[[list], bool], most_cells: in
             f"got {got}"
         )
 
-    rows = _split_pairs([list(row) for row in zip(*columns, strict=True)], is_row)
+    joined = [list(row) for row in zip(*columns, strict=True)]
+    rows = _split_pairs(joined, is_row)
     if not may_be_rows:
         return rows
     are_columns = all(is_row(row) for row in rows)
@@ -141,7 +142,7 @@ def _split_pairs(rows: list[list], is_row: Callable[[list], bool]) -> list[list]
 
 def _open(data, name: str) -> Iterable:
     if isinstance(data, Mapping):  # {"text": […], "label": […]}
-        return _iterate_rows(data, name)
+        return _transpose_columns(data, name)
     if hasattr(data, "as_numpy_iterator"):  # tf.data
         if int(data.cardinality()) == -1:
             raise ValueError(
@@ -161,8 +162,8 @@ def _open(data, name: str) -> Iterable:
         check_unique([str(column) for column in data.columns], name)
         return data.astype(object).where(data.notna(), None).to_dict("records")  # NaN: no value
 
-    has_rows = isinstance(data, Iterable) or hasattr(data, "__getitem__")
-    if isinstance(data, (str, bytes)) or not has_rows:
+    is_sequence = isinstance(data, Iterable) or hasattr(data, "__getitem__")
+    if isinstance(data, (str, bytes)) or not is_sequence:
         raise ValueError(f"{name} {_EXPECTED}, got {type(data).__name__}")
     if isinstance(data, Iterable):
         return data
@@ -174,14 +175,17 @@ def _open(data, name: str) -> Iterable:
     return (data[number] for number in range(len(data)))  # torch's Dataset has no end of its own
 
 
-def _iterate_rows(data: Mapping, name: str) -> Iterable[dict]:
+def _transpose_columns(data: Mapping, name: str) -> Iterable[dict]:
     """Return the rows of a dict of columns, each a dict."""
     listed = ", ".join(str(key) for key in data)[:60]
     if any(hasattr(column, "features") for column in data.values()):
         raise ValueError(f"{name} must be one data set, got several by name: choose from {listed}")
 
     columns = {key: plain(column, name) for key, column in data.items()}
-    lengths = {key: len(column) for key, column in columns.items() if isinstance(column, list)}
+    lengths = {}
+    for key, column in columns.items():
+        if isinstance(column, list):
+            lengths[key] = len(column)
     are_lists = len(lengths) == len(columns)
     if not are_lists or len(set(lengths.values())) != 1:
         counts = [f"{length} {key}" for key, length in lengths.items()]
@@ -189,8 +193,8 @@ def _iterate_rows(data: Mapping, name: str) -> Iterable[dict]:
             f"{name} must have columns that are lists of one length where it is a dict, got "
             + ", ".join([listed, *counts])
         )
-    rows = zip(*columns.values(), strict=True)
-    return (dict(zip(columns, row, strict=True)) for row in rows)
+    cells = zip(*columns.values(), strict=True)
+    return (dict(zip(columns, row, strict=True)) for row in cells)
 
 
 def check_unique(names: Sequence[str], location: str) -> None:
@@ -217,7 +221,10 @@ def plain(value, location: str):
             byte = f"0x{value[error.start]:02x}"
             raise ValueError(f"{location}: expected UTF-8 text, got byte {byte}") from None
     if isinstance(value, Mapping):
-        return {plain(key, location): plain(inner, location) for key, inner in value.items()}
+        values = {}
+        for key, inner in value.items():
+            values[plain(key, location)] = plain(inner, location)
+        return values
     if isinstance(value, (list, tuple)):
         return [plain(inner, location) for inner in value]
     return value

@@ -69,7 +69,8 @@ class PackedBatches(BucketedBatches):
         `part` must be all of it.
         """
         indices, count = self._pad_step(step)
-        tokens = np.where(np.arange(len(indices)) < count, self._tokens[indices], 0)
+        tokens = self._tokens[indices]
+        tokens[count:] = 0
         return pack_batch(
             super().batch(step, part),
             tokens.tolist(),
@@ -82,8 +83,8 @@ class PackedBatches(BucketedBatches):
         """Return (rows, tokens) of each batch of an epoch, in order."""
         shapes = []
         for count in self._count_rows(self.row_length, epoch, self.steps_per_epoch):
-            rows = max(count, self.least_rows) * self.micro_batches
-            shapes.append((rows, self.row_length))
+            height = max(count, self.least_rows) * self.micro_batches
+            shapes.append((height, self.row_length))
         return shapes
 
     def _count_rows(self, length: int, epoch: int = 0, steps: int = _TRIED) -> list[int]:
@@ -92,8 +93,12 @@ class PackedBatches(BucketedBatches):
         counts = []
         for indices in self._plan_epoch(epoch)[:steps]:
             tokens = self._tokens[indices].tolist()
-            starts = range(0, len(tokens), size)
-            counts.append(max(len(first_fit(tokens[n : n + size], length)) for n in starts))
+            largest = 0
+            for start in range(0, len(tokens), size):
+                micro_batch = tokens[start : start + size]
+                plan = first_fit(micro_batch, length)
+                largest = max(largest, len(plan))
+            counts.append(largest)
         return counts
 
     def _split_pool(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
@@ -101,10 +106,14 @@ class PackedBatches(BucketedBatches):
         count = -(-len(pool) // self.batch_size)
         strata = np.full((self.batch_size, count), -1)
         strata.flat[: len(pool)] = pool
-        numbers = fork(fork(key, np.arange(len(strata)))[:, None], np.arange(count))
-        dealt = np.take_along_axis(strata, np.argsort(numbers, axis=1), axis=1)
+        stratum_keys = fork(key, np.arange(len(strata)))
+        scores = fork(stratum_keys[:, None], np.arange(count))
+        shuffled = np.argsort(scores, axis=1)
+        dealt = np.take_along_axis(strata, shuffled, axis=1)
+
         # micro-batches are consecutive parts: each gets long and short texts
-        order = np.argsort(np.arange(self.batch_size) % self.micro_batches, kind="stable")
+        micro_batch = np.arange(self.batch_size) % self.micro_batches
+        order = np.argsort(micro_batch, kind="stable")
         return [column[column >= 0] for column in dealt[order].T]
 
 
@@ -118,5 +127,6 @@ def _possible_lengths(longest: int, longest_row: int) -> list[int]:
 def _cost(length: int, counts: Sequence[int]) -> float:
     """Return the cost of steps with so many rows of a length, in tokens without attention."""
     usual = statistics.mode(counts)
-    rows = sum(max(count, usual) for count in counts)
-    return rows * length * (1 + length / _AS_LONG)
+    total = sum(max(count, usual) for count in counts)
+    attention = length / _AS_LONG
+    return total * length * (1 + attention)

@@ -31,7 +31,9 @@ class ParquetTable:
 
 def is_parquet(path: str | os.PathLike) -> bool:
     """Return whether a file is Parquet, by its first bytes."""
-    if not (os.path.exists(path) and stat.S_ISREG(os.stat(path).st_mode)):
+    if not os.path.exists(path):
+        return False
+    if not stat.S_ISREG(os.stat(path).st_mode):
         return False  # a pipe can be read once
     with open(path, "rb") as file:
         return file.read(len(PARQUET)) == PARQUET

@@ -59,7 +59,10 @@ def read_tab_separated(lines: Sequence[NumberedLine], path: Path) -> list[Number
 
     A quoted table logs that its quotes are dropped.
     """
-    plain = [(number, line.split("\t")) for number, line in lines if line.strip()]
+    plain = []
+    for number, line in lines:
+        if line.strip():
+            plain.append((number, line.split("\t")))
     quoted = _parse_quoted([line for _, line in lines], plain)
     if quoted is None:
         return plain
@@ -69,13 +72,16 @@ def read_tab_separated(lines: Sequence[NumberedLine], path: Path) -> list[Number
 
 def _parse_quoted(lines: list[str], plain: list[NumberedCells]) -> list[NumberedCells] | None:
     """Return the rows of a quoted table; None if its quotes are part of the texts."""
-    rows = [cells for _, cells in plain]
-    if not any(cell.startswith('"') for cell in itertools.chain.from_iterable(rows)):
+    table = [cells for _, cells in plain]
+    if not any(cell.startswith('"') for cell in itertools.chain.from_iterable(table)):
         return None
     if _count_widths(plain) == 1:  # no cell has several lines or a tab
-        if not _shows_quoting(rows):
+        if not _shows_quoting(table):
             return None
-        return [(number, [_drop_quotes(cell) for cell in cells]) for number, cells in plain]
+        without_quotes = []
+        for number, cells in plain:
+            without_quotes.append((number, [_drop_quotes(cell) for cell in cells]))
+        return without_quotes
 
     try:
         quoted = list(parse_csv(lines, "\t"))

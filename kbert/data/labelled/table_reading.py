@@ -94,7 +94,8 @@ def is_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> b
         return False
     if options.names or table_format.number_columns is None:
         return True
-    if table_format.names.isdisjoint(cell.strip().lower() for cell in cells if cell.strip()):
+    lower = [cell.strip().lower() for cell in cells]
+    if table_format.names.isdisjoint(name for name in lower if name):
         return False
 
     names_columns = _names_columns(line, table_format, options)

@@ -41,9 +41,10 @@ class TextColumns(Examples):
         """Create it from texts' ids, of which equal ones become one, and from its own fields."""
         numbers: dict[tuple[int, ...], int] = {}
         renumbered = [numbers.setdefault(tuple(text), len(numbers)) for text in texts]
+        different = list(numbers)
         columns = np.asarray(renumbered, np.int32)[columns]
-        segment_ids: list = [()] * len(numbers)
-        return cls(list(numbers), segment_ids, {}, columns=columns, **others)
+        segment_ids: list = [()] * len(different)
+        return cls(different, segment_ids, {}, columns=columns, **others)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -55,7 +56,8 @@ class TextColumns(Examples):
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
         sha256 = hashlib.sha256(self.columns.tobytes())
         for text in self.ids:
-            sha256.update(np.int32(len(text)).tobytes() + np.asarray(text, np.int32).tobytes())
+            sha256.update(np.int32(len(text)).tobytes())
+            sha256.update(np.asarray(text, np.int32).tobytes())
         for array in (self.scores, self.groups):
             sha256.update(array.tobytes())
         return sha256.hexdigest()[:16]
@@ -125,8 +127,9 @@ class ColumnBatches(BucketedBatches):
             if not is_whole:
                 continue
             _, labels = self._columns(indices[:count], step // self.steps_per_epoch)
-            if any(len(np.unique(column)) == 1 for column in labels.T[:2]):
-                return indices[:count]
+            for column in labels.T[:2]:
+                if len(np.unique(column)) == 1:
+                    return indices[:count]
         return None
 
     def _columns(self, indices: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -141,14 +144,17 @@ class ColumnBatches(BucketedBatches):
 
         keys = fork(key_of(self.seed, epoch, _PARTNERS), indices)
         groups = examples.groups[indices]
-        sizes, firsts = self._sizes[groups], self._firsts[groups]
+        sizes = self._sizes[groups]
+        firsts = self._firsts[groups]
         ahead = 1 + below(keys, _SAME, sizes - 1)
-        same = firsts + (self._ranks[indices] - firsts + ahead) % sizes
+        rank = self._ranks[indices] - firsts
+        same = firsts + (rank + ahead) % sizes
         columns = [indices, self._by_label[same]]
+
         if self.count > 2:
             total = len(self._by_label)
             beyond = below(keys, _OTHER, total - sizes)
-            columns.append(self._by_label[(firsts + sizes + beyond) % total])
-
+            different = (firsts + sizes + beyond) % total
+            columns.append(self._by_label[different])
         sentences = np.stack(columns, 1)
         return examples.columns[sentences, 0], examples.groups[sentences]

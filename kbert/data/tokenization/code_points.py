@@ -114,11 +114,11 @@ def _normalize_points(normalizer: tokenizers.normalizers.Normalizer) -> Iterator
         numbers = [n for n in range(first, first + _CHUNK) if not 0xD800 <= n < 0xE000]
         points = [chr(number) for number in numbers if chr(number) != _BETWEEN]
         text = normalizer.normalize_str(_BETWEEN.join(["", *points, ""]))
-        apart = _separate_words(text).split(_BETWEEN)[1:-1]
+        apart = _unify_spaces(text).split(_BETWEEN)[1:-1]
         yield from zip(points, apart, strict=True)
 
 
-def _separate_words(text: str) -> str:
+def _unify_spaces(text: str) -> str:
     """Return a text with one space for every kind of white space, around punctuation too."""
     pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     pieces, end = [], 0

@@ -36,24 +36,26 @@ from kbert.io.interrupted_saves import open_whole
 # Of a tokenizer.json: first what of them it is, then what a BERT's must be.
 _COMPONENTS = ("model", "normalizer", "pre_tokenizer", "post_processor")
 _OF_A_KIND = js.or_null(js.fields(optional={"type": js.or_null(js.TEXT)}))
-_DIRECTION = js.or_null(js.fields(optional={"direction": js.or_null(js.one_of("Right", "Left"))}))
-_TOKENIZER = js.fields(optional=dict.fromkeys(_COMPONENTS, _OF_A_KIND) | {"truncation": _DIRECTION})
+_SIDE = js.or_null(js.one_of("Right", "Left"))
+_TRUNCATION = js.or_null(js.fields(optional={"direction": _SIDE}))
+_TOKENIZER = js.fields(
+    optional=dict.fromkeys(_COMPONENTS, _OF_A_KIND) | {"truncation": _TRUNCATION}
+)
 _LISTED = js.fields({"content": js.TEXT, "id": js.whole()}, FLAGS)
+_WORDPIECE = js.fields(
+    {"vocab": js.mapping_of(js.whole(), "ids by token")},
+    {"unk_token": js.TEXT, "max_input_chars_per_word": js.whole(1)},
+)
+_NORMALIZER = js.fields(
+    optional={
+        "clean_text": js.one_of(True),
+        "handle_chinese_chars": js.FLAG,
+        "lowercase": js.or_null(js.FLAG),
+        "strip_accents": js.or_null(js.FLAG),
+    }
+)
 _BERT_TOKENIZER = js.fields(
-    {
-        "model": js.fields(
-            {"vocab": js.mapping_of(js.whole(), "ids by token")},
-            {"unk_token": js.TEXT, "max_input_chars_per_word": js.whole(1)},
-        ),
-        "normalizer": js.fields(
-            optional={
-                "clean_text": js.one_of(True),
-                "handle_chinese_chars": js.FLAG,
-                "lowercase": js.or_null(js.FLAG),
-                "strip_accents": js.or_null(js.FLAG),
-            }
-        ),
-    },
+    {"model": _WORDPIECE, "normalizer": _NORMALIZER},
     {"added_tokens": js.or_null(js.list_of(_LISTED))},
 )
 _PIECE = js.fields({"id": js.TEXT, "type_id": js.whole()})
@@ -61,7 +63,9 @@ _SPECIAL_PIECE = js.fields({"SpecialToken": _PIECE}, closed=True)
 _TEXT_PIECE = js.fields({"Sequence": _PIECE}, closed=True)
 _PIECES = js.list_of(js.either(_SPECIAL_PIECE, _TEXT_PIECE))
 _TEMPLATE = js.fields({"single": _PIECES, "pair": _PIECES})
-_NAME = js.or_null(js.either(js.TEXT, js.fields({"content": js.TEXT}, FLAGS)))
+_NAMED = js.fields({"content": js.TEXT}, FLAGS)
+_NAME = js.or_null(js.either(js.TEXT, _NAMED))
+_NAMES = js.either(js.list_of(_NAME), js.mapping_of(_NAME))
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
 _CLEANING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 _NO_LIMIT = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
@@ -69,7 +73,7 @@ _LENGTH = js.or_null(js.either(js.whole(1), js.number(_NO_LIMIT, 1e31)))
 # of special_tokens_map.json and tokenizer_config.json
 _SETTINGS = js.fields(
     optional={f"{role}_token": _NAME for role in SPECIAL_TOKENS}
-    | dict.fromkeys(_EXTRA, js.or_null(js.either(js.list_of(_NAME), js.mapping_of(_NAME))))
+    | dict.fromkeys(_EXTRA, js.or_null(_NAMES))
     | dict.fromkeys(_CLEANING, js.or_null(js.FLAG))
     | {
         "tokenizer_class": js.or_null(js.TEXT),
@@ -81,7 +85,7 @@ _SETTINGS = js.fields(
         "model_input_names": js.or_null(js.list_of(js.TEXT)),
         "clean_up_tokenization_spaces": js.or_null(js.FLAG),
         "added_tokens_decoder": js.or_null(
-            js.mapping_of(js.fields({"content": js.TEXT}, FLAGS), "tokens by id", keys="[0-9]{1,9}")
+            js.mapping_of(_NAMED, "tokens by id", keys="[0-9]{1,9}")
         ),
     }
 )
@@ -196,12 +200,16 @@ def _subwords(path: Path, settings: dict, config: dict, rules: dict) -> Subwords
         text = join_merges(path, SUBWORD_TOKENS | names, config)
     else:
         text = path.read_text(encoding="utf-8-sig")
+    class_settings = {}
+    for key in CLASS_SETTINGS:
+        if config.get(key) is not None:
+            class_settings[key] = config[key]
 
     subwords = Subwords(
         text=text,
         special_tokens=names,
         tokenizer_class=class_name,
-        settings={key: config[key] for key in CLASS_SETTINGS if config.get(key) is not None},
+        settings=class_settings,
         added=settings["added"],
         max_length=settings["max_length"],
         truncation_side=settings["truncation_side"],
@@ -327,7 +335,9 @@ def _read_settings(path: Path, values: dict, config: dict) -> dict:
     if by_id is None:
         added = _read_added(path, extra)
     else:
-        added = [entry | {"id": int(token_id)} for token_id, entry in by_id.items()]
+        added = []
+        for token_id, entry in by_id.items():
+            added.append(entry | {"id": int(token_id)})
     for token, entry in extra.items():
         if token not in names.values():
             added.append(entry)
