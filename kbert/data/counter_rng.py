@@ -15,7 +15,8 @@ def key_of(*numbers: int) -> np.ndarray:
     """Return one key, uint64 (1,), for some whole numbers such as (seed, epoch)."""
     key = np.zeros(1, np.uint64)
     for number in numbers:
-        key = fork(key, np.array([number % 2**64], np.uint64))
+        counter = np.array([number % 2**64], np.uint64)
+        key = fork(key, counter)
     return key
 
 
@@ -30,7 +31,8 @@ def fork(keys: np.ndarray, counters) -> np.ndarray:
 
 def uniform(keys: np.ndarray, purpose: int) -> np.ndarray:
     """Return a float64 of [0, 1) for each key."""
-    return (fork(keys, purpose) >> np.uint64(11)) * 2.0**-53
+    bits = fork(keys, purpose) >> np.uint64(11)
+    return bits * 2.0**-53
 
 
 def below(keys: np.ndarray, purpose: int, bound) -> np.ndarray:
@@ -41,9 +43,14 @@ def below(keys: np.ndarray, purpose: int, bound) -> np.ndarray:
 def heads(keys: np.ndarray, purpose: int, coins: np.ndarray) -> np.ndarray:
     """Return how many of `coins` fair coins fall heads, for each key, int64."""
     counts = -(-coins // 64)  # of random uint64
+    firsts = np.cumsum(counts) - counts
     key = np.repeat(np.arange(len(coins)), counts)
-    number = np.arange(len(key)) - np.repeat(np.cumsum(counts) - counts, counts)
+    number = np.arange(len(key)) - np.repeat(firsts, counts)
+
     bits = fork(fork(keys, purpose)[key], number)
-    bits >>= (64 - np.minimum(coins[key] - 64 * number, 64)).astype(np.uint64)
-    ones = np.unpackbits(bits.view(np.uint8).reshape(-1, 8), axis=1).sum(1)
+    left = coins[key] - 64 * number
+    unused = 64 - np.minimum(left, 64)
+    bits >>= unused.astype(np.uint64)
+    octets = bits.view(np.uint8).reshape(-1, 8)
+    ones = np.unpackbits(octets, axis=1).sum(1)
     return np.bincount(key, weights=ones, minlength=len(coins)).astype(np.int64)

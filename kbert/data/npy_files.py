@@ -22,6 +22,7 @@ def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> 
         begin = file.read(6)
     if begin != _BEGIN and not begin.startswith(b"PK"):  # PK: an archive, see below
         raise ValueError(f"{path} must be a whole .npy file, got a file of another kind")
+
     try:
         with warnings.catch_warnings():  # NumPy warns of headers that it has to mend
             warnings.simplefilter("ignore")
@@ -29,9 +30,11 @@ def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> 
     except Exception as error:  # NumPy's parser of headers raises those of Python's own, too
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise ValueError(f"{path} must be a whole .npy file, got: {reason:.120}") from None
+
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} must be a whole .npy file, got an archive of several arrays")
-    if size != (length := os.path.getsize(path)):
+    length = os.path.getsize(path)
+    if size != length:
         raise ValueError(
             f"{path} must be a whole .npy file of {size:,} bytes, as its header says, got "
             f"{length:,} bytes"

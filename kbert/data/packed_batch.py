@@ -42,9 +42,11 @@ def one_per_row(inputs: Mapping[str, np.ndarray], pad_id: int = 0) -> dict[str, 
     ids = inputs[TOKEN_IDS]
     count, length = ids.shape
     positions = np.broadcast_to(np.arange(length, dtype=np.int32), ids.shape)
-    texts = (ids != pad_id).astype(np.int32)
-    firsts = np.arange(count, dtype=np.int32) * length
-    packed = {PACKED_POSITIONS: positions.copy(), PACKED_TEXTS: texts, PACKED_FIRSTS: firsts}
+    packed = {
+        PACKED_POSITIONS: positions.copy(),
+        PACKED_TEXTS: (ids != pad_id).astype(np.int32),
+        PACKED_FIRSTS: np.arange(count, dtype=np.int32) * length,
+    }
     return {**inputs, **packed}
 
 
@@ -53,12 +55,15 @@ def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
 
     Texts without tokens are left out; one that is longer than a row raises a ValueError.
     """
-    if max(lengths, default=0) > row_length:
-        raise ValueError(f"row_length must hold the longest text, {max(lengths)}, got {row_length}")
+    longest = max(lengths, default=0)
+    if longest > row_length:
+        raise ValueError(f"row_length must hold the longest text, {longest}, got {row_length}")
+
     rows: list[list[int]] = []
     space: list[int] = []
     for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):
-        if not (tokens := lengths[text]):
+        tokens = lengths[text]
+        if not tokens:
             continue
         row = next((row for row, left in enumerate(space) if left >= tokens), len(rows))
         if row == len(rows):
@@ -86,47 +91,83 @@ def pack_batch(
         least_rows: minimum number of rows of a micro-batch.
         micro_batches: number of micro-batches with equally many examples and equally many rows.
     """
-    size, rest = divmod(len(batch), micro_batches)
-    if rest:
-        raise ValueError(
-            f"a batch must be a multiple of {micro_batches} examples here, got {len(batch)}"
-        )
+    plans = _plan_micro_batches(lengths, row_length, micro_batches)
+    row_count = max(least_rows, max(len(plan) for plan in plans))
+
     tokens = np.array(lengths)
-    firsts = range(0, len(batch), size)
-    plans = [first_fit(lengths[first : first + size], row_length) for first in firsts]
-    count = max(least_rows, *map(len, plans))
-    # each text's start in all rows end to end, and its number in its row, from 1; 0, 0 if empty
-    starts, numbers = np.zeros((2, len(batch)), np.int64)
-    for micro_batch, plan in enumerate(plans):
-        for row, members in enumerate(plan, micro_batch * count):
-            texts = np.array(members) + micro_batch * size
-            starts[texts] = row * row_length + np.cumsum(tokens[texts]) - tokens[texts]
-            numbers[texts] = 1 + np.arange(len(texts))
+    firsts = np.cumsum(tokens) - tokens
     text = np.repeat(np.arange(len(batch)), tokens)  # of each token
-    position = np.arange(len(text)) - np.repeat(np.cumsum(tokens) - tokens, tokens)
+    position = np.arange(len(text)) - np.repeat(firsts, tokens)
+    starts, numbers = _locate_texts(plans, tokens, row_count, row_length)
+    targets = starts[text] + position
+    text_labels = _find_text_labels(batch.labels)
 
     def pack(values: np.ndarray) -> np.ndarray:
-        rows = np.zeros((count * micro_batches, row_length), values.dtype)
-        rows.flat[starts[text] + position] = values
-        return rows
+        packed = np.zeros((row_count * micro_batches, row_length), values.dtype)
+        packed.flat[targets] = values
+        return packed
 
-    # a row of floats is of a text, whole numbers may be its tokens'
-    text_labels = {name for name, a in batch.labels.items() if a.ndim == 1 or a.dtype.kind == "f"}
-
-    def pack_each(group):
-        return {
-            name: array if name in text_labels else pack(array[text, position])
-            for name, array in group.items()
-        }
+    def pack_group(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        packed = {}
+        for name, array in group.items():
+            packed[name] = array if name in text_labels else pack(array[text, position])
+        return packed
 
     packed_inputs = {
         PACKED_POSITIONS: pack(position.astype(np.int32)),
         PACKED_TEXTS: pack(numbers[text].astype(np.int32)),
-        PACKED_FIRSTS: (starts % (count * row_length)).astype(np.int32),
+        PACKED_FIRSTS: (starts % (row_count * row_length)).astype(np.int32),
     }
     return PackedBatch(
-        pack_each(batch.inputs) | packed_inputs,
-        pack_each(batch.labels),
-        pack_each(batch.weights),
+        pack_group(batch.inputs) | packed_inputs,
+        pack_group(batch.labels),
+        pack_group(batch.weights),
         batch,
     )
+
+
+def _plan_micro_batches(
+    lengths: Sequence[int], row_length: int, micro_batches: int
+) -> list[list[list[int]]]:
+    """Return the texts of each row of each micro-batch."""
+    size, rest = divmod(len(lengths), micro_batches)
+    if rest:
+        raise ValueError(
+            f"a batch must be a multiple of {micro_batches} examples here, got {len(lengths)}"
+        )
+    plans = []
+    for first in range(0, len(lengths), size):
+        micro_batch = lengths[first : first + size]
+        plans.append(first_fit(micro_batch, row_length))
+    return plans
+
+
+def _find_text_labels(labels: Mapping[str, np.ndarray]) -> set[str]:
+    """Return the names of the labels that texts have, not tokens."""
+    names = set()
+    for name, array in labels.items():
+        # a row of floats is of a text, whole numbers may be its tokens'
+        if array.ndim == 1 or array.dtype.kind == "f":
+            names.add(name)
+    return names
+
+
+def _locate_texts(
+    plans: Sequence[list[list[int]]], tokens: np.ndarray, row_count: int, row_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each text's start in all rows end to end, and its number in its row, from 1.
+
+    `plans` has the texts of each micro-batch's rows; both are 0 for an empty text.
+    """
+    size = len(tokens) // len(plans)
+    starts = np.zeros(len(tokens), np.int64)
+    numbers = np.zeros(len(tokens), np.int64)
+    for micro_batch, plan in enumerate(plans):
+        first_text = micro_batch * size
+        first_row = micro_batch * row_count
+        for row, members in enumerate(plan, first_row):
+            texts = np.array(members) + first_text
+            before = np.cumsum(tokens[texts]) - tokens[texts]
+            starts[texts] = row * row_length + before
+            numbers[texts] = 1 + np.arange(len(texts))
+    return starts, numbers

@@ -24,20 +24,26 @@ def batches_by_length(
     returns a batch's length, given its longest example's, and `count_for` its number of examples,
     given how many there are: the last one is repeated.
     """
-    order = sorted(
-        range(len(examples)), key=lambda index: len(examples[index][0]), reverse=longest_first
-    )
+    lengths = [len(ids) for ids, _ in examples]
+    order = sorted(range(len(examples)), key=lengths.__getitem__, reverse=longest_first)
     for start in range(0, len(order), batch_size):
         indices = order[start : start + batch_size]
-        length = length_for(max(len(examples[index][0]) for index in indices))
-        whole = indices + indices[-1:] * (count_for(len(indices)) - len(indices))
-        ids, segment_ids = zip(*(examples[index] for index in whole), strict=True)
-        yield indices, pad_sequences(ids, length, pad_id), pad_sequences(segment_ids, length, 0)
+        longest = max(lengths[index] for index in indices)
+        length = length_for(longest)
+        missing = count_for(len(indices)) - len(indices)
+        whole = indices + indices[-1:] * missing
+
+        ids = [examples[index][0] for index in whole]
+        segment_ids = [examples[index][1] for index in whole]
+        padded_ids = pad_sequences(ids, length, pad_id)
+        padded_segment_ids = pad_sequences(segment_ids, length, 0)
+        yield indices, padded_ids, padded_segment_ids
 
 
 def pad_sequences(sequences: Sequence[Sequence[int]], length: int, fill: int) -> np.ndarray:
     """Return sequences of whole numbers as int32 (sequences, length), padded at the end."""
-    array = np.full((len(sequences), length), fill, np.int32)
+    shape = len(sequences), length
+    array = np.full(shape, fill, np.int32)
     for index, sequence in enumerate(sequences):
         array[index, : len(sequence)] = sequence
     return array
@@ -47,12 +53,14 @@ def fitting_lengths(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
     """Return the lengths up to the first that holds the longest example."""
     if longest > lengths[-1]:
         raise ValueError(f"an example must have at most {lengths[-1]} tokens, got {longest}")
-    return tuple(lengths[: bisect.bisect_left(lengths, longest) + 1])
+    last = bisect.bisect_left(lengths, longest)
+    return tuple(lengths[: last + 1])
 
 
 def pick_length(lengths: Sequence[int], tokens: int) -> int:
     """Return the first of ascending lengths that holds so many tokens."""
-    return lengths[bisect.bisect_left(lengths, tokens)]
+    index = bisect.bisect_left(lengths, tokens)
+    return lengths[index]
 
 
 def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int, ...]:
@@ -62,22 +70,28 @@ def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int,
     need. `shape_cost` is what each length costs once, in the time of a batch of the mean length.
     """
     lengths = sorted(needed)
-    mean = sum(length * count for length, count in needed.items()) / sum(needed.values())
+    batches = sum(needed.values())
+    mean = sum(length * count for length, count in needed.items()) / batches
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # of the first n lengths
     for longest in lengths:
-        options, padding = [], 0.0
+        options = []
+        padding = 0.0
         for first in range(len(best) - 1, -1, -1):  # the shortest that is padded to the longest
-            padding += needed[lengths[first]] * (longest - lengths[first]) / mean
+            shortest = lengths[first]
+            padding += needed[shortest] * (longest - shortest) / mean
             before, chosen = best[first]
             options.append((before + padding + shape_cost, (*chosen, longest)))
         best.append(min(options))
-    return best[-1][1]
+
+    _, chosen = best[-1]
+    return chosen
 
 
 def lengths_up_to(limit: int, compiled: bool = True) -> tuple[int, ...]:
     """Return the allowed lengths of batches: few if each one is compiled, else many."""
-    lengths = LENGTHS if compiled else range(FINE, limit, FINE)
-    return (*(length for length in lengths if length < limit), limit)
+    allowed = LENGTHS if compiled else range(FINE, limit, FINE)
+    shorter = [length for length in allowed if length < limit]
+    return (*shorter, limit)
 
 
 def windows(tokens: int, width: int, overlap: int) -> list[tuple[int, int]]:
@@ -87,4 +101,8 @@ def windows(tokens: int, width: int, overlap: int) -> list[tuple[int, int]]:
     """
     last = max(tokens - width, 0)
     starts = [*range(0, last, width - overlap), last]
-    return [(start, min(start + width, tokens)) for start in starts]
+    spans = []
+    for start in starts:
+        end = min(start + width, tokens)
+        spans.append((start, end))
+    return spans

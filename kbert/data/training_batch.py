@@ -30,11 +30,14 @@ class TrainingBatch:
     def select(self, part: slice) -> "TrainingBatch":
         """Return some of the examples, with unchanged weights."""
         return TrainingBatch(
-            *(
-                {name: array[part] for name, array in group.items()}
-                for group in (self.inputs, self.labels, self.weights)
-            )
+            _slice_arrays(self.inputs, part),
+            _slice_arrays(self.labels, part),
+            _slice_arrays(self.weights, part),
         )
+
+
+def _slice_arrays(arrays: dict[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
+    return {name: array[part] for name, array in arrays.items()}
 
 
 class Batches(Protocol):

@@ -23,20 +23,29 @@ def warn_of_corpus(shards: Shards, *, pairs: bool = True) -> None:
             "%s of %s documents have one sentence, which none follows: nearly every next-sentence "
             "label is 1 (random). Put the sentences of a document on successive lines, with a "
             "blank line between documents, or pretrain with mlm_only (--mlm-only)",
-            *(f"{single:,}", f"{shards.documents:,}"),
+            f"{single:,}",
+            f"{shards.documents:,}",
         )
-    # of each document a hash of its length and first tokens, uint64
+
+    hashes = _hash_documents(shards)
+    repeated = len(hashes) - len(np.unique(hashes))
+    if 2 * repeated > len(hashes):
+        which = "" if len(hashes) == shards.documents else "the first "
+        _logger.warning(
+            "%s of %s%s documents repeat another", f"{repeated:,}", which, f"{len(hashes):,}"
+        )
+
+
+def _hash_documents(shards: Shards) -> np.ndarray:
+    """Return a hash of the length and the first tokens of each document compared, uint64."""
     first = shards.offsets[shards.starts[:_COMPARED]]
     lengths = shards.document_tokens[:_COMPARED]
     columns = np.arange(_TOKENS)
     mask = columns < lengths[:, None]
+    indices = (first[:, None] + columns)[mask]
     tokens = np.zeros(mask.shape, np.uint64)
-    tokens[mask] = 1 + shards.take((first[:, None] + columns)[mask]).astype(np.uint64)
-    odd = np.random.default_rng(0).integers(1, 2**63, _TOKENS + 1, np.uint64) * 2 + 1
-    keys = tokens @ odd[:-1] + lengths.astype(np.uint64) * odd[-1]
-    repeated = len(keys) - len(np.unique(keys))
-    if 2 * repeated > len(keys):
-        which = "" if len(keys) == shards.documents else "the first "
-        _logger.warning(
-            "%s of %s%s documents repeat another", f"{repeated:,}", which, f"{len(keys):,}"
-        )
+    tokens[mask] = 1 + shards.take(indices).astype(np.uint64)
+
+    rng = np.random.default_rng(0)
+    odd = rng.integers(1, 2**63, _TOKENS + 1, np.uint64) * 2 + 1
+    return tokens @ odd[:-1] + lengths.astype(np.uint64) * odd[-1]

@@ -21,7 +21,7 @@ interruptions, on the number of processes, or on the executor that tokenizes.
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -29,7 +29,14 @@ from kbert.data.corpus import tokenizing
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
-from kbert.data.corpus.text_files import FORMATS, describe, find_files, format_of, read_blocks
+from kbert.data.corpus.text_files import (
+    FORMATS,
+    Block,
+    describe,
+    find_files,
+    format_of,
+    read_blocks,
+)
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
@@ -97,16 +104,20 @@ def prepare(
     check_choice("sentences" if corpus_format is None else corpus_format, FORMATS, "corpus_format")
     require_positive("shard_tokens", shard_tokens)
     workers = _choose_workers(processes, executor)
-    files, folder = find_files(corpus), check_new_folder(output, overwrite=True)
-    tokenizer = (
-        vocab if isinstance(vocab, Tokenizer) else Tokenizer.load(vocab, lowercase=lowercase)
-    )
+    files = find_files(corpus)
+    folder = check_new_folder(output, overwrite=True)
+    if isinstance(vocab, Tokenizer):
+        tokenizer = vocab
+    else:
+        tokenizer = Tokenizer.load(vocab, lowercase=lowercase)
+
     formats = [corpus_format or format_of(file) for file in files]
     text = require_wordpiece(tokenizer, "prepare").engine().to_json()
+    corpus_files = []
+    for file, form in zip(files, formats, strict=True):
+        corpus_files.append(describe(file) | {"format": form})
     identity = {
-        "corpus": [
-            describe(file) | {"format": form} for file, form in zip(files, formats, strict=True)
-        ],
+        "corpus": corpus_files,
         "vocabulary": {
             "size": tokenizer.vocab_size,
             "lowercase": tokenizer.lowercase,
@@ -120,6 +131,7 @@ def prepare(
     settings = tokenizing.TokenizingSettings(
         text, reserved, tokenizer.unk_id, text_column, language
     )
+
     with _make_folder(folder):
         writer = ShardWriter(folder, identity, tokenizer)
         if not writer.done:
@@ -147,7 +159,9 @@ def _choose_workers(
                 f"processes must be at most {most}, one a core, or {tokenizing.MOST_PROCESSES}, "
                 f"got {processes}"
             )
-        return tokenizing.WorkerProcesses(int(processes or min(cores, tokenizing.MOST_PROCESSES)))
+        count = processes or min(cores, tokenizing.MOST_PROCESSES)
+        return tokenizing.WorkerProcesses(int(count))
+
     if not isinstance(executor, Executor):
         raise TypeError(
             f"executor must be a concurrent.futures.Executor, got a {type(executor).__name__}: of "
@@ -165,29 +179,34 @@ def _write(
     writer: ShardWriter, files, formats, settings, workers, shard_tokens: int, progress: bool
 ) -> None:
     numbers = {str(file): number for number, file in enumerate(files)}
-    # bytes of text; unknown if a file is compressed
-    packed = any(is_packed(file) for file in files)
-    size = None if packed else sum(file.stat().st_size for file in files)
-    first = writer.resume["file"]
-    begin = {first: (writer.resume["offset"], writer.resume["line"])}  # the others at their start
-    blocks = (
-        block
-        for number in range(first, len(files))
-        for block in read_blocks(files[number], formats[number], *begin.get(number, ()))
-    )
+    size = None  # bytes of text; unknown if a file is compressed
+    if not any(is_packed(file) for file in files):
+        size = sum(file.stat().st_size for file in files)
+
+    blocks = _iterate_blocks(files, formats, writer.resume)
     with (
         workers as executor,
         contextlib.closing(tokenizing.tokenize(blocks, settings, executor)) as answers,
         progress_bar(size, "B", progress, unit_scale=True) as bar,
     ):
         for block, tokens in answers:
-            writer.add(tokens, numbers[block.path])
+            number = numbers[block.path]
+            writer.add(tokens, number)
             bar.update(len(block.data))
             if writer.tokens >= shard_tokens:
-                writer.write_shard(
-                    {"file": numbers[block.path], "offset": block.end, "line": block.next_line}
-                )
+                resume = {"file": number, "offset": block.end, "line": block.next_line}
+                writer.write_shard(resume)
     writer.write_shard({"file": len(files), "offset": 0, "line": 1})
+
+
+def _iterate_blocks(files: Sequence[Path], formats: Sequence[str], resume: dict) -> Iterator[Block]:
+    """Yield the blocks of files, from where to resume: the file, its offset and its line."""
+    first = resume["file"]
+    for number in range(first, len(files)):
+        if number == first:
+            yield from read_blocks(files[number], formats[number], resume["offset"], resume["line"])
+        else:
+            yield from read_blocks(files[number], formats[number])
 
 
 @contextlib.contextmanager
@@ -196,7 +215,8 @@ def _make_folder(folder: Path):
 
     Raise a RuntimeError if another process prepares it.
     """
-    is_new, handle = not folder.exists(), None
+    is_new = not folder.exists()
+    handle = None
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with contextlib.suppress(ImportError):  # Windows

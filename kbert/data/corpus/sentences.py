@@ -31,23 +31,36 @@ def parse(block: Block, *, text_column: str = "text", language: str = "en") -> l
         lines.pop()
     if block.line == 1:
         lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+
     for number, line in enumerate(lines, block.line):
         where = f"{block.path}, line {number}"
         if block.form == "wikitext":
-            if level := text_files.heading_level(line):
-                sentences += [""] * (level == 1)
-                continue
-            text = _TIED.sub(r"\1", decode_line(line, where).strip().replace(" @.@ ", _POINT))
-            split = _split(text, language)
-            sentences += (s.replace(_POINT, ".").replace("<unk>", "[UNK]") for s in split)
+            sentences += _parse_wikitext(line, where, language)
             continue
+
         text = decode_line(line, where).strip()
         if block.form == "sentences":
             if text or sentences[-1:] != [""]:
                 sentences.append(text)
         elif text:
-            sentences += ["", *_split(text_files.parse_json(text, text_column, where), language)]
+            document = text_files.parse_json(text, text_column, where)
+            sentences.append("")
+            sentences += _split(document, language)
     return sentences
+
+
+def _parse_wikitext(line: bytes, where: str, language: str) -> Iterator[str]:
+    """Yield the sentences of a line of WikiText; an empty text for a title."""
+    level = text_files.heading_level(line)
+    if level == 1:
+        yield ""
+    if level:
+        return
+
+    text = decode_line(line, where).strip()
+    text = _TIED.sub(r"\1", text.replace(" @.@ ", _POINT))
+    for sentence in _split(text, language):
+        yield sentence.replace(_POINT, ".").replace("<unk>", "[UNK]")
 
 
 def parse_corpus(
@@ -64,7 +77,8 @@ def parse_corpus(
     chosen = "sentences" if corpus_format is None else corpus_format
     check_choice(chosen, text_files.FORMATS, "corpus_format")
     for path in text_files.find_files(corpus):
-        for block in text_files.read_blocks(path, corpus_format or text_files.format_of(path)):
+        form = corpus_format or text_files.format_of(path)
+        for block in text_files.read_blocks(path, form):
             yield path, parse(block, text_column=text_column, language=language)
 
 
@@ -85,5 +99,6 @@ def _split(text: str, language: str) -> Iterator[str]:
     for paragraph in text.split("\n"):
         for start in range(0, len(paragraph), _PIECE):
             for sentence in segment(language, paragraph[start : start + _PIECE]):
-                if sentence := sentence.strip():
-                    yield sentence
+                stripped = sentence.strip()
+                if stripped:
+                    yield stripped

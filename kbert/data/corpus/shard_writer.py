@@ -1,10 +1,12 @@
 """Writing of a folder of shards, so that an interruption keeps everything finished."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,18 +24,19 @@ from kbert.io.json_differences import iterate_differences
 _BEGUN = "begun.json"
 _OTHER_FOLDER = "choose another folder for the shards"
 _PART = re.compile(r"part-\d{5,}(\.json|-sentences\.npy|-documents\.npy)")
-_FILES = re.compile(
-    rf"tokens-\d{{5,}}\.npy|{_PART.pattern}|"
-    + "|".join(map(re.escape, (_BEGUN, INDEX, SENTENCES, DOCUMENTS, VOCABULARY)))
-)
+_NAMES = "|".join(re.escape(name) for name in (_BEGUN, INDEX, SENTENCES, DOCUMENTS, VOCABULARY))
+_FILES = re.compile(rf"tokens-\d{{5,}}\.npy|{_PART.pattern}|{_NAMES}")
 
 _END = np.zeros(1, np.uint32)  # of a document, among the lengths of sentences
 _COUNT = js.whole(0, 2**62)
 _SHARD = js.fields(
-    {name: _COUNT for name in ("tokens", "sentences", "documents", "file")}
-    | {
+    {
+        "tokens": _COUNT,
+        "sentences": _COUNT,
+        "documents": _COUNT,
+        "file": _COUNT,
         "sha256": js.TEXT,
-        "next": js.fields({name: _COUNT for name in ("file", "offset", "line")}),
+        "next": js.fields({"file": _COUNT, "offset": _COUNT, "line": _COUNT}),
         "fresh": js.FLAG,
     }
 )
@@ -52,12 +55,14 @@ class ShardWriter:
     """
 
     def __init__(self, folder: Path, identity: dict, tokenizer: Tokenizer):
-        self.folder, self.identity = folder, identity
+        self.folder = folder
+        self.identity = identity
         self.done = (folder / INDEX).exists()
         self._dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
         if not self.done:
             refuse_links(folder, [name for name in os.listdir(folder) if _FILES.fullmatch(name)])
         clear_locked(folder)
+
         begun = folder / (INDEX if self.done else _BEGUN)
         if begun.exists():
             self._check(begun)
@@ -65,13 +70,21 @@ class ShardWriter:
             _refuse_other_files(folder)
             written = _write_vocabulary(folder / VOCABULARY, tokenizer)
             write_atomically(begun, _json(identity | {"written": written}))
-        self._shards: list[dict] = []
-        while not self.done and (path := self._temporary(len(self._shards))).exists():
-            self._shards.append(js.read(path, _SHARD))
+
+        self._shards: list[dict] = [] if self.done else self._read_shards()
         last = self._shards[-1] if self._shards else {}
         self.resume = last.get("next", {"file": 0, "offset": 0, "line": 1})
         self._file = last.get("file", 0)
         self._empty(last.get("fresh", True))
+
+    def _read_shards(self) -> list[dict]:
+        """Read what is said of the shards that are written."""
+        shards: list[dict] = []
+        path = self._temporary(0)
+        while path.exists():
+            shards.append(js.read(path, _SHARD))
+            path = self._temporary(len(shards))
+        return shards
 
     def add(self, tokens: Tokens, file: int) -> None:
         """Add the next block's tokens, from that file."""
@@ -89,13 +102,16 @@ class ShardWriter:
         number = len(self._shards)
         lengths = np.concatenate(self._lengths)
         is_end = lengths == 0
-        fresh, sentences = bool(is_end[-1]), lengths[~is_end]
-        begins = np.unique(np.cumsum(~is_end, dtype=np.int64)[is_end])  # after each end
+        sentences = lengths[~is_end]
+        sentences_before = np.cumsum(~is_end, dtype=np.int64)
+        begins = np.unique(sentences_before[is_end])  # after each end
         begins = begins[begins < len(sentences)]
-        before = sum(shard["sentences"] for shard in self._shards)
+        offset = sum(shard["sentences"] for shard in self._shards)
+
         digest = _save(self.folder / TOKENS.format(number), np.concatenate(self._ids))
         _save(self._temporary(number, SENTENCES), sentences)
-        _save(self._temporary(number, DOCUMENTS), before + begins)
+        _save(self._temporary(number, DOCUMENTS), offset + begins)
+        fresh = bool(is_end[-1])
         shard = {
             "tokens": self.tokens,
             "sentences": len(sentences),
@@ -115,28 +131,41 @@ class ShardWriter:
             self.discard()
             names = ", ".join(file["name"] for file in self.identity["corpus"][:3])
             raise ValueError(f"the corpus must hold text, got no sentence in {names}")
-        totals = {
-            kind: sum(shard[kind] for shard in self._shards)
-            for kind in ("tokens", "sentences", "documents")
-        }
-        files = [
-            {"name": TOKENS.format(number), "tokens": shard["tokens"], "sha256": shard["sha256"]}
-            for number, shard in enumerate(self._shards)
-        ]
 
-        def portions_of(name: str):
-            return (read_npy(self._temporary(n, name)) for n in range(len(self._shards)))
+        totals = {}
+        for kind in ("tokens", "sentences", "documents"):
+            totals[kind] = sum(shard[kind] for shard in self._shards)
+        files = self._list_token_files()
+
+        sentences = _starts(self._read_arrays(SENTENCES))
+        digest = _save_portions(self.folder / SENTENCES, totals["sentences"] + 1, sentences)
+        files.append({"name": SENTENCES, "sha256": digest})
 
         end = np.array([totals["sentences"]], np.int64)
-        for name, count, portions in (
-            (SENTENCES, totals["sentences"], _starts(portions_of(SENTENCES))),
-            (DOCUMENTS, totals["documents"], (*portions_of(DOCUMENTS), end)),
-        ):
-            digest = _save_portions(self.folder / name, count + 1, portions)
-            files.append({"name": name, "sha256": digest})
+        documents = itertools.chain(self._read_arrays(DOCUMENTS), [end])
+        digest = _save_portions(self.folder / DOCUMENTS, totals["documents"] + 1, documents)
+        files.append({"name": DOCUMENTS, "sha256": digest})
+
         index = {"kbert_shards": VERSION, "dtype": np.dtype(self._dtype).name}
         index |= totals | {"files": files} | self.identity
         write_atomically(self.folder / INDEX, _json(index))
+
+    def _list_token_files(self) -> list[dict]:
+        """Return the index's entries of the files of tokens."""
+        files = []
+        for number, shard in enumerate(self._shards):
+            entry = {
+                "name": TOKENS.format(number),
+                "tokens": shard["tokens"],
+                "sha256": shard["sha256"],
+            }
+            files.append(entry)
+        return files
+
+    def _read_arrays(self, name: str) -> Iterator[np.ndarray]:
+        """Yield an array of each shard."""
+        for number in range(len(self._shards)):
+            yield read_npy(self._temporary(number, name))
 
     def discard(self) -> None:
         """Remove what this preparation wrote, because its text must change."""
@@ -144,7 +173,8 @@ class ShardWriter:
             (self.folder / TOKENS.format(number)).unlink(missing_ok=True)
 
         # a file that was there before, equal to the tokenizer's, is the user's
-        vocabulary, written = self.folder / VOCABULARY, self._read_begun().get("written", [])
+        vocabulary = self.folder / VOCABULARY
+        written = self._read_begun().get("written", [])
         for path in sorted(vocabulary.glob("*")):
             if path.name in written:
                 path.unlink()
@@ -172,22 +202,27 @@ class ShardWriter:
         return all(values.get(key) == value for key, value in self.identity.items())
 
     def _temporary(self, number: int, name: str = "") -> Path:
-        return self.folder / (f"part-{number:05d}-{name}" if name else f"part-{number:05d}.json")
+        part = f"part-{number:05d}"
+        return self.folder / (f"{part}-{name}" if name else f"{part}.json")
 
     def _empty(self, fresh: bool) -> None:
         """Begin a shard; `fresh`: its first sentence begins a document."""
         self.tokens = 0
         self._ids: list[np.ndarray] = []
-        self._lengths: list[np.ndarray] = [_END] * fresh
+        self._lengths: list[np.ndarray] = []
+        if fresh:
+            self._lengths.append(_END)
 
     def _check(self, path: Path) -> None:
         values = js.read(path, js.OBJECT)
         if self._is_of_this(values):
             return
+
         there = {key: values.get(key) for key in self.identity}
-        name, old, new = next(
-            iterate_differences(there, self.identity, label=lambda number, file: file["name"])
+        differences = iterate_differences(
+            there, self.identity, label=lambda number, file: file["name"]
         )
+        name, old, new = next(differences)
         difference = f"{name} is {old!r} there, {new!r} now"
         if isinstance(old, list) and isinstance(new, list) and len(old) != len(new):
             difference = f"{name} has {len(old)} entries there, {len(new)} now"
@@ -203,17 +238,19 @@ def _starts(lengths):
     total = 0
     for portion in lengths:
         ends = np.cumsum(portion, dtype=np.int64)
-        yield np.concatenate([[0], ends[:-1]]) + total
+        starts = np.concatenate([[0], ends[:-1]])
+        yield starts + total
         total += int(ends[-1])
     yield np.array([total], np.int64)
 
 
 def _refuse_other_files(folder: Path) -> None:
     """Raise a FileExistsError for a file that the shards would replace."""
-    names = [name for name in os.listdir(folder) if _FILES.fullmatch(name) and name != VOCABULARY]
-    if names:
+    names = [name for name in os.listdir(folder) if _FILES.fullmatch(name)]
+    replaced = [name for name in names if name != VOCABULARY]
+    if replaced:
         raise FileExistsError(
-            f"{folder / min(names)} exists, and is not of shards: {_OTHER_FOLDER}"
+            f"{folder / min(replaced)} exists, and is not of shards: {_OTHER_FOLDER}"
         )
 
 
@@ -224,12 +261,17 @@ def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> list[str]:
     """
     with tempfile.TemporaryDirectory() as temporary:
         tokenizer.save(temporary)
-        files = {new.name: new.read_bytes() for new in sorted(Path(temporary).iterdir())}
-    for name in files:
-        if (old := folder / name).exists() and old.read_bytes() != files[name]:
-            raise FileExistsError(f"{old} is another vocabulary's: {_OTHER_FOLDER}")
+        files = {}
+        for new in sorted(Path(temporary).iterdir()):
+            files[new.name] = new.read_bytes()
 
-    new_names = [name for name in files if not (folder / name).exists()]
+    new_names = []
+    for name, data in files.items():
+        old = folder / name
+        if not old.exists():
+            new_names.append(name)
+        elif old.read_bytes() != data:
+            raise FileExistsError(f"{old} is another vocabulary's: {_OTHER_FOLDER}")
     if new_names:
         with atomic_folder(folder) as part:
             for name in new_names:
@@ -245,8 +287,12 @@ def _save_portions(path: Path, length: int, portions, dtype=np.int64) -> str:
     """Write an .npy file from portions of one array; return its SHA-256."""
     with atomic_file(path) as part:
         with open(part, "wb") as file:
-            description = {"shape": (length,), "fortran_order": False}
-            description["descr"] = np.lib.format.dtype_to_descr(np.dtype(dtype).newbyteorder("<"))
+            little_endian = np.dtype(dtype).newbyteorder("<")
+            description = {
+                "shape": (length,),
+                "fortran_order": False,
+                "descr": np.lib.format.dtype_to_descr(little_endian),
+            }
             np.lib.format.write_array_header_1_0(file, description)
             for portion in portions:
                 file.write(np.ascontiguousarray(portion, dtype).data)
@@ -254,4 +300,5 @@ def _save_portions(path: Path, length: int, portions, dtype=np.int64) -> str:
 
 
 def _json(values: dict) -> bytes:
-    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(values, indent=1, ensure_ascii=False)
+    return f"{text}\n".encode()

@@ -23,20 +23,30 @@ SENTENCES, DOCUMENTS = "sentences.npy", "documents.npy"
 
 
 def _is_file_name(name) -> bool:
-    if not isinstance(name, str) or name in ("", "..") or not name.isprintable():
+    if not isinstance(name, str) or not name.isprintable():
+        return False
+    if name in ("", ".."):
         return False
     return Path(name).name == name
 
 
 _NAME = js.Kind("the name of a file", _is_file_name)
 _COUNT = js.whole(0, 2**62)
+_FILE = js.fields({"name": _NAME, "sha256": js.TEXT}, {"tokens": _COUNT})
+_VOCABULARY = js.fields(
+    {
+        "size": js.whole(1),
+        "sha256": js.TEXT,
+        "lowercase": js.FLAG,
+    }
+)
 _INDEX = js.fields(
     {
         "dtype": js.one_of("uint16", "uint32"),
         "sentences": _COUNT,
         "documents": _COUNT,
-        "files": js.list_of(js.fields({"name": _NAME, "sha256": js.TEXT}, {"tokens": _COUNT})),
-        "vocabulary": js.fields({"size": js.whole(1), "sha256": js.TEXT, "lowercase": js.FLAG}),
+        "files": js.list_of(_FILE),
+        "vocabulary": _VOCABULARY,
         "corpus": js.LIST,
         "settings": js.OBJECT,
     }
@@ -57,14 +67,18 @@ class Shards:
     """
 
     def __init__(self, folder: Path, index: dict, arrays: dict[str, np.ndarray]):
-        self.folder, self.index = folder, index
+        self.folder = folder
+        self.index = index
         self.share: str | None = None
-        self.offsets, documents = arrays[SENTENCES], arrays[DOCUMENTS]
+        self.offsets = arrays[SENTENCES]
+        documents = arrays[DOCUMENTS]
         self.starts, self.ends = documents[:-1], documents[1:]
+
         names = [entry["name"] for entry in index["files"] if "tokens" in entry]
         self._tokens = [arrays[name] for name in names]
         self._sizes = [(folder / name, _file_size(folder / name)) for name in names]
-        self._bounds = np.cumsum([0, *map(len, self._tokens)])
+        lengths = [len(tokens) for tokens in self._tokens]
+        self._bounds = np.cumsum([0, *lengths])
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -87,9 +101,9 @@ class Shards:
     @property
     def fingerprint(self) -> dict:
         """Identity of the content, as JSON: equal if the tokens are equal."""
-        keys = ("corpus", "vocabulary", "settings")
+        identity = {key: self.index[key] for key in ("corpus", "vocabulary", "settings")}
         hashes = {entry["name"]: entry["sha256"] for entry in self.index["files"]}
-        return {key: self.index[key] for key in keys} | {"files": hashes, "share": self.share}
+        return identity | {"files": hashes, "share": self.share}
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """Return the tokens at some indices among all tokens, int32.
@@ -99,17 +113,24 @@ class Shards:
         tokens = np.empty(len(indices), np.int32)
         shard = np.searchsorted(self._bounds, indices, "right") - 1
         for number in np.unique(shard):
-            path, size = self._sizes[number]
-            if (now := _file_size(path)) != size:  # reading what is no longer there is a SIGBUS
-                state = "has gone" if now is None else f"has {now} bytes, not {size}"
-                raise OSError(5, f"{state} since the shards were opened", str(path))
+            self._check_size(number)
             here = shard == number
             tokens[here] = self._tokens[number][indices[here] - self._bounds[number]]
         return tokens
 
+    def _check_size(self, number: int) -> None:
+        """Raise an OSError if a shard's file was cut: to read what has gone is a SIGBUS."""
+        path, size = self._sizes[number]
+        now = _file_size(path)
+        if now != size:
+            state = "has gone" if now is None else f"has {now} bytes, not {size}"
+            raise OSError(5, f"{state} since the shards were opened", str(path))
+
     def sentence(self, number: int) -> np.ndarray:
         """Return the token ids of a sentence, int32."""
-        return self.take(np.arange(self.offsets[number], self.offsets[number + 1]))
+        start = self.offsets[number]
+        end = self.offsets[number + 1]
+        return self.take(np.arange(start, end))
 
     def split(self, dev_ratio: float) -> tuple["Shards", "Shards"]:
         """Split the documents into a training part and a dev part, the same in every run.
@@ -125,11 +146,12 @@ class Shards:
                 f"dev_ratio={dev_ratio} must leave documents to train with, got "
                 f"{self.documents} in all: lower it, or prepare more text"
             )
-        order = np.argsort(fork(key_of(_SPLIT), np.asarray(self.starts)), kind="stable")
-        return (
-            self._select(np.sort(order[count:]), f"all but {dev_ratio}"),
-            self._select(np.sort(order[:count]), f"{dev_ratio}"),
-        )
+
+        scores = fork(key_of(_SPLIT), np.asarray(self.starts))
+        order = np.argsort(scores, kind="stable")
+        train = self._select(np.sort(order[count:]), f"all but {dev_ratio}")
+        dev = self._select(np.sort(order[:count]), f"{dev_ratio}")
+        return train, dev
 
     def _select(self, documents: np.ndarray, share: str) -> "Shards":
         part = copy.copy(self)
@@ -163,50 +185,68 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
         ValueError: not finished, of another version, truncated, or different from the index.
     """
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"{folder}: a file, not a folder of kbert prepare")
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder}: no such folder. Shards are the folder that kbert prepare writes"
-        )
-    if not (folder / INDEX).exists():
-        state = "no index.json"
-        if (folder / "begun.json").exists():
-            state = "kbert prepare was interrupted: run it again to finish"
-        raise ValueError(f"{folder} must be a folder that kbert prepare has finished, got: {state}")
-    path = folder / INDEX
-    index = js.read(path, js.OBJECT)
-    if (version := index.get("kbert_shards")) != VERSION:
-        got = js.short_repr(version)
-        raise ValueError(f"{path} must be of kbert's shards {VERSION}, got {got}")
-    js.check(index, _INDEX, str(path))
-    names = [entry["name"] for entry in index["files"]]
-    if len(set(names)) < len(names) or not {SENTENCES, DOCUMENTS} <= set(names):
-        raise ValueError(
-            f"{path} must name {SENTENCES}, {DOCUMENTS} and tokens, each once, got "
-            f"{', '.join(names[:5])}"
-        )
+    _check_folder(folder)
+    index = _read_index(folder / INDEX)
     arrays = _open_arrays(folder, index)
     if check:
         _check_hashes(folder, index)
     return Shards(folder, index, arrays)
 
 
+def _check_folder(folder: Path) -> None:
+    """Raise an error for what is no folder that `prepare` has finished."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder}: a file, not a folder of kbert prepare")
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{folder}: no such folder. Shards are the folder that kbert prepare writes"
+        )
+    if (folder / INDEX).exists():
+        return
+
+    state = "no index.json"
+    if (folder / "begun.json").exists():
+        state = "kbert prepare was interrupted: run it again to finish"
+    raise ValueError(f"{folder} must be a folder that kbert prepare has finished, got: {state}")
+
+
+def _read_index(path: Path) -> dict:
+    index = js.read(path, js.OBJECT)
+    version = index.get("kbert_shards")
+    if version != VERSION:
+        got = js.short_repr(version)
+        raise ValueError(f"{path} must be of kbert's shards {VERSION}, got {got}")
+    js.check(index, _INDEX, str(path))
+
+    names = [entry["name"] for entry in index["files"]]
+    is_complete = SENTENCES in names and DOCUMENTS in names
+    if len(set(names)) < len(names) or not is_complete:
+        raise ValueError(
+            f"{path} must name {SENTENCES}, {DOCUMENTS} and tokens, each once, got "
+            f"{', '.join(names[:5])}"
+        )
+    return index
+
+
 def _open_arrays(folder: Path, index: dict) -> dict[str, np.ndarray]:
-    expected = {entry["name"]: (entry.get("tokens"), index["dtype"]) for entry in index["files"]}
+    expected = {}
+    for entry in index["files"]:
+        expected[entry["name"]] = entry.get("tokens"), index["dtype"]
     expected[SENTENCES] = (index["sentences"] + 1, "int64")
     expected[DOCUMENTS] = (index["documents"] + 1, "int64")
+
     arrays = {}
     for name, (length, dtype) in expected.items():
         path = folder / name
         if not path.exists():
             raise FileNotFoundError(f"{path} is missing: put it back, or run kbert prepare again")
-        arrays[name] = array = read_npy(path, mmap_mode="r")
+        array = read_npy(path, mmap_mode="r")
         if array.shape != (length,) or array.dtype != dtype:
             raise ValueError(
                 f"{path} must hold {length} numbers of {dtype}, as the index says, got "
                 f"{array.shape} of {array.dtype}"
             )
+        arrays[name] = array
     return arrays
 
 
@@ -220,17 +260,23 @@ def _check_hashes(folder: Path, index: dict) -> None:
                     f"{path} must be the file that the index names, got other content: prepare "
                     "again into an empty folder"
                 )
-    expected, path = index["vocabulary"], folder / VOCABULARY / "tokenizer.json"
+    _check_vocabulary(folder / VOCABULARY, index["vocabulary"])
+
+
+def _check_vocabulary(folder: Path, expected: dict) -> None:
+    """Raise a ValueError for another vocabulary than the index says."""
+    path = folder / "tokenizer.json"
     if hash_file(path) != expected["sha256"]:
         raise ValueError(
             f"{path} must be the vocabulary that the shards were made with, got another: put it "
             "back, or prepare again into an empty folder"
         )
+
     size, lowercase = expected["size"], expected["lowercase"]
-    tokenizer = Tokenizer.load(path.parent)
-    if (tokenizer.vocab_size, tokenizer.lowercase) != (size, lowercase):
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.vocab_size != size or tokenizer.lowercase != lowercase:
         raise ValueError(
-            f"{path.parent} must be of {size} tokens, lowercase={lowercase}, as "
+            f"{folder} must be of {size} tokens, lowercase={lowercase}, as "
             f"the index says, got {tokenizer.vocab_size}, lowercase={tokenizer.lowercase}"
         )
 

@@ -48,30 +48,45 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     entries = [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
     if not entries:
         raise ValueError("the corpus must be files, folders or globs, got none")
+
     paths: list[Path] = []
     for entry in entries:
         bounds.refuse_url(entry)
         path = Path(entry)
         if path.is_dir():
-            walk = os.walk(path, onerror=_fail)  # a glob would leave out what it may not read
-            below = sorted(Path(inner, name) for inner, _, names in walk for name in names)
-            files = [file for file in below if _is_text(file, path)]
-            if not files:
-                endings = sorted({file.suffix for file in below if file.suffix})
-                others = f", only {first_few(endings)} files" if endings else ""
-                raise FileNotFoundError(f"{path}: no text file in the folder{others}")
+            paths += _find_texts(path)
         elif path.exists():
             bounds.check_regular(path, pipes=False)  # they are read several times
-            files = [path]
+            paths.append(path)
         else:
-            files = [Path(name) for name in sorted(glob(str(entry), recursive=True))]
-            files = [file for file in files if file.is_file()]
-            if not files:
-                way = "give .txt files, a folder of them, or a glob in quotes"
-                way = hint_of_path(entry) or way
-                raise FileNotFoundError(f"{entry}: no such file, folder or glob: {way}")
-        paths += files
+            paths += _expand_glob(entry)
     return list(dict.fromkeys(paths))
+
+
+def _find_texts(folder: Path) -> list[Path]:
+    """Return the text files below a folder, by path."""
+    below = []
+    for inner, _, names in os.walk(folder, onerror=_fail):  # a glob leaves out what it may not read
+        below += [Path(inner, name) for name in names]
+    below.sort()
+
+    files = [file for file in below if _is_text(file, folder)]
+    if not files:
+        endings = sorted({file.suffix for file in below if file.suffix})
+        hint = f", only {first_few(endings)} files" if endings else ""
+        raise FileNotFoundError(f"{folder}: no text file in the folder{hint}")
+    return files
+
+
+def _expand_glob(pattern: str | os.PathLike) -> list[Path]:
+    """Return the files that a glob matches, by path."""
+    matches = [Path(name) for name in sorted(glob(str(pattern), recursive=True))]
+    files = [path for path in matches if path.is_file()]
+    if not files:
+        way = "give .txt files, a folder of them, or a glob in quotes"
+        way = hint_of_path(pattern) or way
+        raise FileNotFoundError(f"{pattern}: no such file, folder or glob: {way}")
+    return files
 
 
 def _fail(error: OSError):
@@ -121,16 +136,23 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
         file.seek(offset)
         carry = b""
         while True:
-            data = carry + file.read(max(BLOCK - len(carry), 0)).replace(ends, b"\n")
-            while (cut := data.rfind(b"\n") + 1) == 0 and (more := file.read(BLOCK)):
+            missing = max(BLOCK - len(carry), 0)
+            data = carry + file.read(missing).replace(ends, b"\n")
+            cut = data.rfind(b"\n") + 1
+            while cut == 0:  # within a line that is longer than a block
+                more = file.read(BLOCK)
+                if not more:
+                    break
                 if len(data) > LONGEST_LINE:
                     raise ValueError(
                         f"{path}, line {line}: must be at most {LONGEST_LINE >> 20} MiB long, to "
                         "limit the memory: break it up, with one sentence per line"
                     )
                 data += more.replace(ends, b"\n")
+                cut = data.rfind(b"\n") + 1
             if not data:
                 return
+
             cut = cut or len(data)
             data, carry = data[:cut], data[cut:]
             lines = data.count(b"\n")
@@ -143,10 +165,12 @@ def _line_end(file) -> bytes:
     """CR where the first block with an end of line has no LF, else LF."""
     head = b""
     while b"\n" not in head and b"\r" not in head[:-1] and len(head) <= LONGEST_LINE:
-        if not (more := file.read(BLOCK)):
+        more = file.read(BLOCK)
+        if not more:
             break
         head += more
-    return b"\r" if b"\n" not in head and b"\r" in head[:-1] else b"\n"
+    has_only_cr = b"\n" not in head and b"\r" in head[:-1]
+    return b"\r" if has_only_cr else b"\n"
 
 
 def decode_line(line: bytes, where: str) -> str:
@@ -160,7 +184,11 @@ def decode_line(line: bytes, where: str) -> str:
 
 def describe(path: Path) -> dict:
     """Return a file's identity: its name, size in bytes and SHA-256."""
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": hash_file(path)}
+    return {
+        "name": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": hash_file(path),
+    }
 
 
 def hash_file(path: Path) -> str:
@@ -170,7 +198,9 @@ def hash_file(path: Path) -> str:
 
 
 def _is_text(file: Path, folder: Path) -> bool:
-    if any(part.startswith(".") for part in file.relative_to(folder).parts) or not file.is_file():
+    inner = file.relative_to(folder)
+    is_hidden = any(name.startswith(".") for name in inner.parts)
+    if is_hidden or not file.is_file():
         return False
     return text_bytes.drop_ending(file).suffix in _ENDINGS
 
@@ -178,7 +208,8 @@ def _is_text(file: Path, folder: Path) -> bool:
 def parse_json(line: str, text_column: str, where: str) -> str:
     """Return the text of a JSON line; raise a ValueError with its position if there is none."""
     values = js.parse(line, js.LINE, where, js.LINE.what, any_number=True)
-    if not isinstance(values.get(text_column), str):
+    text = values.get(text_column)
+    if not isinstance(text, str):
         got = f"the fields {', '.join(values)}" if text_column not in values else "no text in it"
         raise ValueError(f"{where}: must have a text in the field {text_column!r}, got {got}")
-    return values[text_column]
+    return text

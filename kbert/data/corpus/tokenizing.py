@@ -66,7 +66,7 @@ class WorkerProcesses(ThreadPoolExecutor):
         self.limit = 2 * count + 1  # blocks in memory at a time
         threads = max(1, (os.cpu_count() or 1) // count)
         self._environment = {
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "TOKENIZERS_PARALLELISM": str(threads > 1).lower(),
             "RAYON_NUM_THREADS": str(threads),
             "OMP_NUM_THREADS": "1",
@@ -94,6 +94,7 @@ class WorkerProcesses(ThreadPoolExecutor):
                 env=os.environ | self._environment,
             )
             self._processes.append(self._own.process)
+
         process = self._own.process
         try:
             pickle.dump((function, block, *arguments), process.stdin, protocol=5)
@@ -192,10 +193,15 @@ def _unpack(packed: bytes):
     import tokenizers
 
     settings, expected = pickle.loads(zlib.decompress(packed))
-    if (here := software()) != expected:  # the shards' bytes would differ
-        wanted, got = (", ".join(map(" ".join, v.items())) for v in (expected, here))
+    here = software()
+    if here != expected:  # the shards' bytes would differ
+        wanted, got = _list_versions(expected), _list_versions(here)
         raise RuntimeError(f"a worker must have {wanted}, as here, got {got}")
     return tokenizers.Tokenizer.from_str(settings.tokenizer), settings
+
+
+def _list_versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _tokenize_in_worker(block: Block, packed: bytes) -> Tokens | str:
@@ -205,17 +211,22 @@ def _tokenize_in_worker(block: Block, packed: bytes) -> Tokens | str:
         sentences = parse(block, text_column=settings.text_column, language=settings.language)
     except ValueError as error:
         return str(error)
-    ids, lengths = [np.zeros(0, np.uint32)], np.zeros(len(sentences), np.uint32)
+
+    ids = [np.zeros(0, np.uint32)]
+    lengths = np.zeros(len(sentences), np.uint32)
     for numbers, texts in _portions(sentences):
         encodings = rust.encode_batch_fast(texts, add_special_tokens=False)
         for number, encoding in zip(numbers, encodings, strict=True):
-            ids.append(np.array(encoding.ids, np.uint32))
-            lengths[number] += len(ids[-1])
+            piece = np.array(encoding.ids, np.uint32)
+            ids.append(piece)
+            lengths[number] += len(piece)
+
     tokens = np.concatenate(ids)
     # "[SEP]" in a text is a special token to the tokenizer, and would end a segment.
     tokens[np.isin(tokens, settings.reserved)] = settings.unknown
     is_end = np.array([not sentence for sentence in sentences], bool)
-    return Tokens(tokens, lengths[is_end | (lengths > 0)])  # some have control characters alone
+    has_length = is_end | (lengths > 0)  # some have control characters alone
+    return Tokens(tokens, lengths[has_length])
 
 
 def _portions(sentences: list[str]) -> Iterator[tuple[list[int], list[str]]]:

@@ -1,6 +1,7 @@
 """Training of a WordPiece vocabulary from raw text, by the Rust package `tokenizers`."""
 
 import functools
+import itertools
 import logging
 import os
 import re
@@ -83,7 +84,8 @@ def train_vocab(
     folder = check_new_folder(output, overwrite=overwrite)
     for name in FILES:
         refuse_input(folder / name, find_files(corpus))
-    special = [*SPECIAL_TOKENS.values(), *(f"[unused{number}]" for number in range(unused))]
+    special = list(SPECIAL_TOKENS.values())
+    special += [f"[unused{number}]" for number in range(unused)]
     rules = functools.partial(
         Tokenizer.from_vocab, lowercase=lowercase, strip_accents=strip_accents
     )
@@ -94,10 +96,8 @@ def train_vocab(
         parsed = parse_corpus(
             corpus, corpus_format=corpus_format, text_column=text_column, language=language
         )
-        for _, sentences in parsed:  # [UNK]: words of WikiText that nobody knows
-            known = (text.replace(SPECIAL_TOKENS["unk"], " ") for text in sentences if text)
-            short = (_drop_long_words(rust, text) for text in known)
-            yield [piece for text in short for piece in cut(text, _PIECE)]
+        for _, sentences in parsed:
+            yield _cut_sentences(rust, sentences)
 
     characters = _common_characters(rust, texts(), alphabet)
     if not characters:
@@ -113,6 +113,7 @@ def train_vocab(
             f"{len(first) - len(special)} single characters), got {size}: raise size, or lower "
             "alphabet"
         )
+
     tokens = _train(rust, texts(), size, first, characters, min_frequency)
     tokenizer = rules(tokens)
     with atomic_folder(output) as part:
@@ -120,13 +121,28 @@ def train_vocab(
     return tokenizer
 
 
+def _cut_sentences(rust, sentences: Iterable[str]) -> list[str]:
+    """Return the pieces of sentences that the trainer reads, without the words that it cannot use.
+
+    [UNK] stands for words of WikiText that nobody knows.
+    """
+    pieces: list[str] = []
+    for sentence in sentences:
+        if sentence:
+            known = sentence.replace(SPECIAL_TOKENS["unk"], " ")
+            pieces += cut(_drop_long_words(rust, known), _PIECE)
+    return pieces
+
+
 def _check_size(size: int, unused: int) -> None:
     count = len(SPECIAL_TOKENS)
     if require_positive("size", size) <= count:
         listed = ", ".join(SPECIAL_TOKENS.values())
         raise ValueError(f"size must be more than {count} ({listed}), got {size}")
+
     most = size - count
-    if not isinstance(unused, Integral) or isinstance(unused, bool) or not 0 <= unused <= most:
+    is_whole = isinstance(unused, Integral) and not isinstance(unused, bool)
+    if not is_whole or not 0 <= unused <= most:
         raise ValueError(
             f"unused must be a whole number from 0 to {most}, size less the special "
             f"tokens, got {unused!r}"
@@ -137,9 +153,12 @@ def _drop_long_words(rust, text: str) -> str:
     """Remove the words that every tokenizer reads as [UNK]."""
 
     def drop(run: re.Match) -> str:
-        pieces = rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(run[0]))
+        normalized = rust.normalizer.normalize_str(run[0])
+        pieces = rust.pre_tokenizer.pre_tokenize_str(normalized)
         short = [piece for piece, _ in pieces if len(piece) <= MAX_WORD_CHARS]
-        return run[0] if len(short) == len(pieces) else " ".join(short)
+        if len(short) == len(pieces):
+            return run[0]
+        return " ".join(short)
 
     return _LONG_RUN.sub(drop, text)
 
@@ -155,11 +174,11 @@ def _build_untrained(normalizer: tokenizers.normalizers.Normalizer) -> tokenizer
 def _common_characters(rust, texts: Iterable[list[str]], most: int) -> list[str]:
     """Return the most frequent characters, by code point; ties go to the lower one."""
     counts: Counter[str] = Counter()
-    for portion in texts:
-        for text in portion:
-            counts.update(rust.normalizer.normalize_str(text))
+    for text in itertools.chain.from_iterable(texts):
+        counts.update(rust.normalizer.normalize_str(text))
     common = sorted(counts, key=lambda character: (-counts[character], character))
-    return sorted([character for character in common if not character.isspace()][:most])
+    visible = [character for character in common if not character.isspace()]
+    return sorted(visible[:most])
 
 
 def _train(rust, texts, size, first, characters, min_frequency) -> list[str]:

@@ -8,10 +8,12 @@ from kbert.io.wording import first_few
 
 def parse_number(value) -> float | None:
     """Return a finite number; None for anything else."""
+    if isinstance(value, bool):
+        return None
     if isinstance(value, str) and "_" in value:  # which Python takes for 1000 in 1_000
         return None
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        number = float(value)
     except (OverflowError, TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
@@ -24,8 +26,10 @@ def is_number(cell: str, known_labels: Collection[str] = ()) -> bool:
 
 def are_row_numbers(cells: Sequence[str]) -> bool:
     """Return whether the cells of a column count its rows, from 0 or 1 on, as an index does."""
-    counts = [str(number) for number in range(len(cells) + 1)]
-    return len(cells) > 1 and list(cells) in (counts[:-1], counts[1:])
+    if len(cells) < 2:
+        return False
+    numbers = [str(number) for number in range(len(cells) + 1)]
+    return list(cells) in (numbers[:-1], numbers[1:])
 
 
 def number_label(label: str, numbers: Mapping[str, int], location: str) -> int:

@@ -1,5 +1,6 @@
 """Detection of the columns of texts and labels, by their usual names."""
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ PAIRS = (  # GLUE's, and the commonest
     ("text_a", "text_b"),
 )
 NUMBERS = ("", "id", "idx", "index", "guid")  # "": pandas' to_csv calls its index so
-_TEXT_NAMES = {*TEXTS, *MORE_TEXTS, *(name for pair in PAIRS for name in pair)}
+_TEXT_NAMES = {*TEXTS, *MORE_TEXTS, *itertools.chain.from_iterable(PAIRS)}
 NAMES = frozenset({*_TEXT_NAMES, *LABELS, *MORE_LABELS, *NUMBERS})  # of a header
 
 
@@ -69,9 +70,12 @@ class ColumnOptions:
 
     def __post_init__(self):
         for role in ("text", "text_pair", "label", "weight"):
-            if type(number := getattr(self, role)) is int:
-                object.__setattr__(self, role, str(number))
-        object.__setattr__(self, "labels", tuple(str(name) for name in self.labels or ()))
+            column = getattr(self, role)
+            if type(column) is int:
+                object.__setattr__(self, role, str(column))
+        labels = [str(name) for name in self.labels or ()]
+        object.__setattr__(self, "labels", tuple(labels))
+
         if self.labels and self.label is not None:
             raise ValueError(
                 "label_column and label_columns cannot go together: leave one of them out"
@@ -80,10 +84,18 @@ class ColumnOptions:
             raise ValueError(
                 "text_pair_column must go with text_column, got text_pair_column alone: name both"
             )
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Raise a ValueError for a column that is named twice, or a name without a header."""
         lower = [name.strip().lower() for name in self.names]
-        if twice := [name for name in self.names if lower.count(name.strip().lower()) > 1]:
-            raise ValueError(f"both options name the column {twice[0]!r}: name different columns")
-        for name in self.names if self.no_header else ():
+        for name in self.names:
+            if lower.count(name.strip().lower()) > 1:
+                raise ValueError(f"both options name the column {name!r}: name different columns")
+        if not self.no_header:
+            return
+
+        for name in self.names:
             if not name.isdecimal():
                 raise ValueError(
                     "columns must be numbers from 1 on where no_header is given, such as "
@@ -102,16 +114,23 @@ class ColumnOptions:
         Raises:
             ValueError: a column that is not in the header.
         """
-        names = [str(name).strip().lower() for name in header]
+        roles = {"text": self.text, "pair": self.text_pair}
+        roles |= {"label": self.label, "weight": self.weight}
         indices = {}
-        roles = {"text": self.text, "pair": self.text_pair, "label": self.label}
-        for role, name in (roles | {"weight": self.weight}).items():
-            if name is not None:
-                indices[role] = self._find(name, header, location)
-        hidden = {*_TEXT_NAMES} if self.text is not None else set()
+        for role, column in roles.items():
+            if column is not None:
+                indices[role] = self._find(column, header, location)
+
+        hidden: set[str] = set()
+        if self.text is not None:
+            hidden |= _TEXT_NAMES
         if self.label is not None or self.labels:
             hidden |= {*LABELS, *MORE_LABELS}
-        names = [f"column {n}" if name in hidden else name for n, name in enumerate(names, 1)]
+        names = [str(name).strip().lower() for name in header]
+        for index, name in enumerate(names):
+            if name in hidden:
+                names[index] = f"column {index + 1}"
+
         for role, index in indices.items():
             names[index] = role
         for index in self.find_labels(header, location):
@@ -120,7 +139,8 @@ class ColumnOptions:
 
     def find_labels(self, header: Sequence[str], location: str) -> tuple[int, ...]:
         """Return the indices of the columns of 0 and 1; a ValueError if the header lacks one."""
-        return tuple(self._find(name, header, location) for name in self.labels)
+        indices = [self._find(name, header, location) for name in self.labels]
+        return tuple(indices)
 
     def name_labels(self, header: Sequence, columns: Sequence[int]) -> list:
         """Return the header with the columns of 0 and 1 named as the user writes them."""
@@ -132,19 +152,20 @@ class ColumnOptions:
     def _find(self, name: str, header: Sequence[str], location: str) -> int:
         """Return the index of a column; a ValueError if the header lacks it."""
         names = [str(column).strip().lower() for column in header]
-        if name.strip().lower() not in names:
+        wanted = name.strip().lower()
+        if wanted not in names:
             listed = first_few([printable.cut(str(column), 30) for column in header], 6)
             hint = self._hint_of_numbers(name, names, location)
             raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
-        return names.index(name.strip().lower())
+        return names.index(wanted)
 
     def _hint_of_numbers(self, name: str, header: Sequence[str], location: str) -> str:
         """Say how to number the columns of a file without a header, if it looks like one."""
         if self.no_header:
             return ""
-        way = write_settings(no_header=True)
         if name.isdecimal():
-            return f": give numbers with {way}"
+            return f": give numbers with {write_settings(no_header=True)}"
+
         is_line = location != data_of(location) and not location.endswith("]")
         is_table = is_line and not has_json_lines(Path(data_of(location)))
         if is_table and NAMES.isdisjoint(header):

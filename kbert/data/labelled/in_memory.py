@@ -44,9 +44,11 @@ def iterate_records(data, name: str) -> Iterator[tuple[str, object]]:
         location = f"{name}[{number}]"
         if type(record).__module__.startswith("kbert."):  # a task's record already
             yield location, record
-        else:
-            record = record._asdict() if hasattr(record, "_asdict") else record
-            yield location, plain(record, location)
+            continue
+
+        if hasattr(record, "_asdict"):
+            record = record._asdict()
+        yield location, plain(record, location)
 
 
 def join_columns(data, name: str, is_row: Callable[[list], bool], most_cells: int):
@@ -61,27 +63,31 @@ def join_columns(data, name: str, is_row: Callable[[list], bool], most_cells: in
         ValueError: columns of different lengths, or in a tuple of their own; a tuple that may hold
             rows or columns.
     """
-    if type(data) is not tuple or len(data) not in (2, 3) or not all(map(_is_column, data)):
+    if type(data) is not tuple or len(data) not in (2, 3):
+        return data
+    if not all(_is_column(column) for column in data):
         return data
     _refuse_inner_columns(data, name, is_row)
     columns = [plain(list(column), name) for column in data]
     lengths = [len(column) for column in columns]
-    are_rows = all(map(is_row, columns))
+    are_rows = all(is_row(column) for column in columns)
     has_tuples = any(isinstance(column, tuple) for column in data)
     may_be_rows = max(lengths) <= most_cells or has_tuples
 
     if len(set(lengths)) > 1:
         if are_rows or has_tuples:
             return data
+        got = " and ".join(str(length) for length in lengths)
         raise ValueError(
             f"{name} must have columns of one length where it is a tuple such as (texts, labels), "
-            f"got {' and '.join(map(str, lengths))}"
+            f"got {got}"
         )
 
-    rows = _split_pairs([list(row) for row in zip(*columns, strict=True)], is_row)
+    joined = [list(row) for row in zip(*columns, strict=True)]
+    rows = _split_pairs(joined, is_row)
     if not may_be_rows:
         return rows
-    are_columns = all(map(is_row, rows))
+    are_columns = all(is_row(row) for row in rows)
     if are_rows and are_columns:
         raise ValueError(
             f"{name} may be {len(data)} rows or {len(data)} columns where it is a tuple: give a "
@@ -92,10 +98,13 @@ def join_columns(data, name: str, is_row: Callable[[list], bool], most_cells: in
 
 def _refuse_inner_columns(data: tuple, name: str, is_row: Callable[[list], bool]) -> None:
     """Raise a ValueError for ((texts, second texts), labels), which may also be two pairs."""
-    texts, *others = data
-    if len(others) != 1 or not _is_tuple_of_lists(texts) or _is_tuple_of_lists(others[0]):
+    if len(data) != 2:
         return
-    columns = [plain(list(column), name) for column in (*texts, others[0])]
+    texts, labels = data
+    if not _is_tuple_of_lists(texts) or _is_tuple_of_lists(labels):
+        return
+
+    columns = [plain(list(column), name) for column in (*texts, labels)]
     rows = [list(row) for row in zip(*columns, strict=False)]
     if len(texts) == 2 and rows and is_row(rows[0]):
         raise ValueError(
@@ -106,9 +115,9 @@ def _refuse_inner_columns(data: tuple, name: str, is_row: Callable[[list], bool]
 
 def _is_tuple_of_lists(values) -> bool:
     """Return whether values are a tuple of lists, arrays or Series."""
-    return type(values) is tuple and all(
-        _is_column(column) and not isinstance(column, tuple) for column in values
-    )
+    if type(values) is not tuple:
+        return False
+    return all(_is_column(column) and not isinstance(column, tuple) for column in values)
 
 
 def _is_column(values) -> bool:
@@ -122,28 +131,18 @@ def _is_column(values) -> bool:
 
 def _split_pairs(rows: list[list], is_row: Callable[[list], bool]) -> list[list]:
     """Return rows whose first cell is a pair with its texts apart, if the task reads only these."""
-    if not rows or is_row(rows[0]) or not all(isinstance(row[0], list) for row in rows):
+    if not rows or is_row(rows[0]):
         return rows
-    apart = [[*pair, *others] for pair, *others in rows]
+    if not all(isinstance(row[0], list) for row in rows):
+        return rows
+
+    apart = [[*pair, *cells] for pair, *cells in rows]
     return apart if is_row(apart[0]) else rows
 
 
 def _open(data, name: str) -> Iterable:
     if isinstance(data, Mapping):  # {"text": […], "label": […]}
-        listed = ", ".join(map(str, data))[:60]
-        if any(hasattr(column, "features") for column in data.values()):
-            raise ValueError(
-                f"{name} must be one data set, got several by name: choose from {listed}"
-            )
-        columns = {key: plain(column, name) for key, column in data.items()}
-        lengths = {key: len(column) for key, column in columns.items() if isinstance(column, list)}
-        if len(lengths) < len(columns) or len(set(lengths.values())) != 1:
-            raise ValueError(
-                f"{name} must have columns that are lists of one length where it is a dict, got "
-                + ", ".join([listed, *(f"{length} {key}" for key, length in lengths.items())])
-            )
-        cells = zip(*columns.values(), strict=True)
-        return (dict(zip(columns, row, strict=True)) for row in cells)
+        return _transpose_columns(data, name)
     if hasattr(data, "as_numpy_iterator"):  # tf.data
         if int(data.cardinality()) == -1:
             raise ValueError(
@@ -151,6 +150,7 @@ def _open(data, name: str) -> Iterable:
                 "leave .repeat() out"
             )
         return data.as_numpy_iterator()
+
     if hasattr(data, "collect") and hasattr(data, "collect_schema"):  # polars' LazyFrame
         data = data.collect()
     if hasattr(data, "to_dicts"):  # polars
@@ -161,9 +161,9 @@ def _open(data, name: str) -> Iterable:
     if hasattr(data, "columns") and hasattr(data, "to_dict"):  # pandas
         check_unique([str(column) for column in data.columns], name)
         return data.astype(object).where(data.notna(), None).to_dict("records")  # NaN: no value
-    if isinstance(data, (str, bytes)) or not (
-        isinstance(data, Iterable) or hasattr(data, "__getitem__")
-    ):
+
+    is_sequence = isinstance(data, Iterable) or hasattr(data, "__getitem__")
+    if isinstance(data, (str, bytes)) or not is_sequence:
         raise ValueError(f"{name} {_EXPECTED}, got {type(data).__name__}")
     if isinstance(data, Iterable):
         return data
@@ -173,6 +173,28 @@ def _open(data, name: str) -> Iterable:
             "add it, or give a list of its rows"
         )
     return (data[number] for number in range(len(data)))  # torch's Dataset has no end of its own
+
+
+def _transpose_columns(data: Mapping, name: str) -> Iterable[dict]:
+    """Return the rows of a dict of columns, each a dict."""
+    listed = ", ".join(str(key) for key in data)[:60]
+    if any(hasattr(column, "features") for column in data.values()):
+        raise ValueError(f"{name} must be one data set, got several by name: choose from {listed}")
+
+    columns = {key: plain(column, name) for key, column in data.items()}
+    lengths = {}
+    for key, column in columns.items():
+        if isinstance(column, list):
+            lengths[key] = len(column)
+    are_lists = len(lengths) == len(columns)
+    if not are_lists or len(set(lengths.values())) != 1:
+        counts = [f"{length} {key}" for key, length in lengths.items()]
+        raise ValueError(
+            f"{name} must have columns that are lists of one length where it is a dict, got "
+            + ", ".join([listed, *counts])
+        )
+    cells = zip(*columns.values(), strict=True)
+    return (dict(zip(columns, row, strict=True)) for row in cells)
 
 
 def check_unique(names: Sequence[str], location: str) -> None:
@@ -191,6 +213,7 @@ def plain(value, location: str):
     for method in _LISTING:
         if hasattr(value, method) and not isinstance(value, type):
             value = getattr(value, method)()
+
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -198,7 +221,10 @@ def plain(value, location: str):
             byte = f"0x{value[error.start]:02x}"
             raise ValueError(f"{location}: expected UTF-8 text, got byte {byte}") from None
     if isinstance(value, Mapping):
-        return {plain(key, location): plain(inner, location) for key, inner in value.items()}
+        values = {}
+        for key, inner in value.items():
+            values[plain(key, location)] = plain(inner, location)
+        return values
     if isinstance(value, (list, tuple)):
         return [plain(inner, location) for inner in value]
     return value
@@ -214,7 +240,10 @@ def text_of(value, what: str, location: str, kind: str = "a text") -> str:
     """Return a cell that must be a text; raise a ValueError if it is not."""
     if isinstance(value, str) and value.strip():
         return value.strip()
-    hint = ": fill it in, or leave the row out" if value is None or value == "" else ""
+
+    hint = ""
+    if value is None or value == "":
+        hint = ": fill it in, or leave the row out"
     if isinstance(value, list):
         hint = ": give rows one by one, unbatched"
     raise ValueError(f'{location}: "{what}" must be {kind}, got {value!r:.60}{hint}')
@@ -224,12 +253,12 @@ def label_of(value, what: str, location: str, names: Sequence[str] | None = None
     """Return a label's name; raise a ValueError if it is neither a text nor a whole number."""
     if isinstance(value, float) and value.is_integer():  # a column with holes in it is of floats
         value = int(value)
-    if names is not None and isinstance(value, int) and not isinstance(value, bool):
-        if not 0 <= value < len(names):
-            known = ", ".join(itertools.islice(names, 12))
-            hint = ": leave out rows without a label" if value < 0 else ""
-            raise ValueError(f'{location}: "{what}" must number one of {known}, got {value}{hint}')
-        return names[value]
     if isinstance(value, int):
-        return str(value)
+        if names is None or isinstance(value, bool):
+            return str(value)
+        if 0 <= value < len(names):
+            return names[value]
+        known = ", ".join(itertools.islice(names, 12))
+        hint = ": leave out rows without a label" if value < 0 else ""
+        raise ValueError(f'{location}: "{what}" must number one of {known}, got {value}{hint}')
     return text_of(value, what, location, "a text or a whole number")

@@ -53,15 +53,17 @@ class Examples:
     weights: Sequence[float] = ()
 
     def __post_init__(self):
-        pairs = {"segment_ids": (len(self.segment_ids), len(self.ids))}
-        pairs |= {f"labels of {name}": (len(each), len(self)) for name, each in self.labels.items()}
+        counts = {"segment_ids": (len(self.segment_ids), len(self.ids))}
+        for name, labels in self.labels.items():
+            counts[f"labels of {name}"] = len(labels), len(self)
         if self.notes:
-            pairs["notes"] = len(self.notes), len(self)
+            counts["notes"] = len(self.notes), len(self)
         if self.weights:
-            pairs["weights"] = len(self.weights), len(self)
+            counts["weights"] = len(self.weights), len(self)
         if self.counts:
-            pairs["sequences"] = sum(self.counts), len(self.ids)
-        for name, (count, expected) in pairs.items():
+            counts["sequences"] = sum(self.counts), len(self.ids)
+
+        for name, (count, expected) in counts.items():
             if count != expected:
                 raise ValueError(f"{name} must be as many as ids, {expected}, got {count}")
 
@@ -75,8 +77,10 @@ class Examples:
         """
         if not self.counts:
             return np.arange(len(self.ids)), None
+
         counts = np.array(self.counts)[:, None]
-        firsts, columns = np.cumsum(counts)[:, None] - counts, np.arange(counts.max())
+        firsts = np.cumsum(counts)[:, None] - counts
+        columns = np.arange(counts.max())
         mask = columns < counts
         return firsts + columns * mask, mask
 
@@ -84,16 +88,23 @@ class Examples:
         """Return one output of each example: that of its sequence, or the array of those of all."""
         if not self.counts:
             return list(outputs)
-        return np.split(np.concatenate(outputs), np.cumsum(self.counts)[:-1])
+        ends = np.cumsum(self.counts)
+        return np.split(np.concatenate(outputs), ends[:-1])
 
     def digest(self) -> str:
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
-        sha256 = hashlib.sha256()
         groups = [self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values()]
-        for group in (*groups, *[[each] for each in (self.counts, self.weights) if each]):
+        for values in (self.counts, self.weights):
+            if values:
+                groups.append([values])
+
+        sha256 = hashlib.sha256()
+        for group in groups:
             for values in group:
-                array = np.asarray(values, np.float32 if _is_float(values) else np.int32)
-                sha256.update(np.int32(array.size).tobytes() + array.tobytes())
+                dtype = np.float32 if _is_float(values) else np.int32
+                array = np.asarray(values, dtype)
+                sha256.update(np.int32(array.size).tobytes())
+                sha256.update(array.tobytes())
         return sha256.hexdigest()[:16]
 
 
@@ -131,25 +142,34 @@ class BucketedBatches:
         pool: int = POOL,
         pad_counts: bool = False,
     ):
+        count = len(examples)
         self.examples = examples
         self.batch_size = require_positive("batch_size", batch_size)
         self.pool = require_positive("pool", pool)
-        if not len(examples):
+        if not count:
             raise ValueError("examples must be one or more, got none")
-        self.seed, self.pad_id = int(seed), pad_id
+        self.seed = int(seed)
+        self.pad_id = pad_id
+
         self._sequences, self._mask = examples.index_sequences()
-        self._weights = np.array(examples.weights or np.ones(len(examples)))
+        self._weights = np.array(examples.weights or np.ones(count))
         self._sequence_tokens = np.array([len(ids) for ids in examples.ids])
         tokens = self._sequence_tokens[self._sequences]
-        self._tokens = tokens.reshape(len(examples), -1).max(1)
-        self._counts = np.ones(len(examples), int) if self._mask is None else self._mask.sum(1)
-        self._widths = np.full(len(examples), self._counts.max()) if pad_counts else self._counts
+        self._tokens = tokens.reshape(count, -1).max(1)
+        if self._mask is None:
+            self._counts = np.ones(count, int)
+        else:
+            self._counts = self._mask.sum(1)
+        self._widths = self._counts
+        if pad_counts:
+            self._widths = np.full(count, self._counts.max())
+
         self.lengths = fitting_lengths(lengths, int(self._tokens.max()))
-        self.steps_per_epoch = -(-len(examples) // batch_size)
+        self.steps_per_epoch = -(-count // batch_size)
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
         self.fingerprint = {
             "examples": examples.digest(),
-            "count": len(examples),
+            "count": count,
             "batch_size": batch_size,
             "seed": self.seed,
             "lengths": list(self.lengths),
@@ -165,27 +185,47 @@ class BucketedBatches:
             S). All labels of an output weigh the same, and 1 / (number of outputs) together.
         """
         indices, count = self._pad_step(step)
+        length = self._pick_length(indices)
+        labels, weights = self._label_step(indices, count, part, length)
+
         chosen = indices[part]
-        length = pick_length(self.lengths, int(self._tokens[indices].max()))
-        real = (np.arange(len(indices)) < count)[part]
-        counted = self._weights[chosen] * real
-        labels, weights = {}, {}
-        for name, values in self.examples.labels.items():
-            class_weights = self.examples.class_weights.get(name)
-            total = sum(
-                _weigh(values[n], class_weights).sum() * self._weights[n] for n in indices[:count]
-            )
-            array = _stack_labels([values[n] for n in chosen], length)
-            own = _weigh(array, class_weights) * counted.reshape(-1, *[1] * (array.ndim - 1))
-            labels[name] = array if _is_float(array) else np.where(array == IGNORED, 0, array)
-            share = 1 / len(self.examples.labels) / (total or 1)
-            weights[name] = (own * share).astype(np.float32)
         if self._mask is None:
             return TrainingBatch(self._pad_sequences(chosen, length), labels, weights)
         width = self._widths[indices].max()
         inputs = self._pad_sequences(self._sequences[chosen, :width], length)
         inputs[SEQUENCE_MASK] = self._mask[chosen, :width].astype(np.int32)
         return TrainingBatch(inputs, labels, weights)
+
+    def _label_step(
+        self, indices: np.ndarray, count: int, part: slice, length: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return the labels and the weights of the examples `part` of a step, by output.
+
+        `indices` are all examples of the step, of which the first `count` are no padding.
+        """
+        chosen = indices[part]
+        is_real = np.arange(len(indices)) < count
+        example_weights = self._weights[chosen] * is_real[part]
+        labels, weights = {}, {}
+        for name, values in self.examples.labels.items():
+            array = _stack_labels([values[n] for n in chosen], length)
+            labels[name] = array if _is_float(array) else np.where(array == IGNORED, 0, array)
+
+            class_weights = self.examples.class_weights.get(name)
+            total = 0.0
+            for n in indices[:count]:
+                total += _weigh(values[n], class_weights).sum() * self._weights[n]
+            share = 1 / len(self.examples.labels) / (total or 1)
+            label_axes = tuple(range(1, array.ndim))
+            by_example = np.expand_dims(example_weights, label_axes)
+            label_weights = by_example * _weigh(array, class_weights)
+            weights[name] = (label_weights * share).astype(np.float32)
+        return labels, weights
+
+    def _pick_length(self, indices: np.ndarray) -> int:
+        """Return the length of a batch of these examples."""
+        longest = self._tokens[indices].max()
+        return pick_length(self.lengths, int(longest))
 
     def with_lengths(self, lengths: Sequence[int]) -> Self:
         """Return the same batches, of other lengths."""
@@ -200,13 +240,11 @@ class BucketedBatches:
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
         """Return (rows, tokens) of each batch of an epoch, in order."""
-        return [
-            (
-                self.batch_size * int(self._widths[indices].max()),
-                pick_length(self.lengths, int(self._tokens[indices].max())),
-            )
-            for indices in self._plan_epoch(epoch)
-        ]
+        shapes = []
+        for indices in self._plan_epoch(epoch):
+            width = int(self._widths[indices].max())
+            shapes.append((self.batch_size * width, self._pick_length(indices)))
+        return shapes
 
     def _pad_sequences(self, sequences: np.ndarray, length: int) -> dict[str, np.ndarray]:
         """Return the model's inputs, int32 (…, length), for indices of sequences."""
@@ -216,8 +254,8 @@ class BucketedBatches:
         )
         inputs = {}
         for name, lists, fill in columns:
-            padded = pad_sequences([lists[n] for n in sequences.ravel()], length, fill)
-            inputs[name] = padded.reshape(*sequences.shape, length)
+            flat = pad_sequences([lists[n] for n in sequences.ravel()], length, fill)
+            inputs[name] = flat.reshape(*sequences.shape, length)
         return inputs
 
     def _pad_step(self, step: int) -> tuple[np.ndarray, int]:
@@ -229,27 +267,38 @@ class BucketedBatches:
         if known != epoch:
             plan = self._plan_epoch(epoch)
             self._plan = epoch, plan
-        indices, count = plan[turn], len(plan[turn])  # batch_size, or fewer in the last
-        return np.concatenate([indices, np.full(self.batch_size - count, indices[0])]), count
+
+        indices = plan[turn]
+        count = len(indices)  # batch_size, or fewer in the last
+        padding = np.full(self.batch_size - count, indices[0])
+        return np.concatenate([indices, padding]), count
 
     def _plan_epoch(self, epoch: int) -> list[np.ndarray]:
         """Return the indices of all batches of an epoch, in order."""
-        order = _shuffle(key_of(self.seed, epoch, _POOLS), len(self.examples))
-        batches, size = [], self.pool * self.batch_size
+        key = key_of(self.seed, epoch, _POOLS)
+        order = _shuffle(key, len(self.examples))
+        size = self.pool * self.batch_size
+        batches = []
         for start in range(0, len(order), size):
             pool = order[start : start + size]
             if self.pool > 1:
-                pool = pool[np.lexsort((self._tokens[pool], self._counts[pool]))]
-            batches += self._split_pool(pool, key_of(self.seed, epoch, _DEAL, start))
-        return [batches[n] for n in _shuffle(key_of(self.seed, epoch, _ORDER), len(batches))]
+                by_length = np.lexsort((self._tokens[pool], self._counts[pool]))
+                pool = pool[by_length]
+            deal_key = key_of(self.seed, epoch, _DEAL, start)
+            batches += self._split_pool(pool, deal_key)
+
+        order_key = key_of(self.seed, epoch, _ORDER)
+        return [batches[n] for n in _shuffle(order_key, len(batches))]
 
     def _split_pool(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
         """Return the batches of a pool that is sorted by length; `key` is for random choices."""
-        return [pool[n : n + self.batch_size] for n in range(0, len(pool), self.batch_size)]
+        starts = range(0, len(pool), self.batch_size)
+        return [pool[start : start + self.batch_size] for start in starts]
 
 
 def _shuffle(key: np.ndarray, count: int) -> np.ndarray:
-    return np.argsort(fork(key, np.arange(count)), kind="stable")
+    scores = fork(key, np.arange(count))
+    return np.argsort(scores, kind="stable")
 
 
 def _stack_labels(labels: Sequence, length: int) -> np.ndarray:
@@ -268,7 +317,9 @@ def _weigh(labels, class_weights: np.ndarray | None) -> np.ndarray:
     mask = np.not_equal(labels, IGNORED)
     if class_weights is None:
         return mask.astype(np.float64)
-    return np.where(mask, np.asarray(class_weights)[np.where(mask, labels, 0)], 0.0)
+
+    classes = np.where(mask, labels, 0)
+    return np.where(mask, np.asarray(class_weights)[classes], 0.0)
 
 
 def _is_float(labels) -> bool:

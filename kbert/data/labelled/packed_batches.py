@@ -50,16 +50,16 @@ class PackedBatches(BucketedBatches):
         micro_batches: int = 1,
         **options,
     ):
-        longest = max(map(len, examples.ids), default=0)
+        longest = max((len(ids) for ids in examples.ids), default=0)
         self.micro_batches = micro_batches
         # the padded batch that each packed one is made of is cut to its longest text
         super().__init__(examples, lengths=range(1, longest + 1), **options)
-        first = -(-longest // _STEP) * _STEP
-        possible = [n for n in range(first, 2 * first + 1, _STEP) if n <= longest_row] or [longest]
-        lengths = [row_length] if row_length else possible
+
+        lengths = [row_length] if row_length else _possible_lengths(longest, longest_row)
         counts = {length: self._count_rows(length) for length in lengths}
         self.row_length = min(lengths, key=lambda length: _cost(length, counts[length]))
         self.least_rows = statistics.mode(counts[self.row_length])
+
         del self.fingerprint["lengths"]
         self.fingerprint |= {"row_length": self.row_length, "micro_batches": micro_batches}
 
@@ -69,7 +69,8 @@ class PackedBatches(BucketedBatches):
         `part` must be all of it.
         """
         indices, count = self._pad_step(step)
-        tokens = np.where(np.arange(len(indices)) < count, self._tokens[indices], 0)
+        tokens = self._tokens[indices]
+        tokens[count:] = 0
         return pack_batch(
             super().batch(step, part),
             tokens.tolist(),
@@ -80,35 +81,52 @@ class PackedBatches(BucketedBatches):
 
     def shapes_in(self, epoch: int) -> list[tuple[int, int]]:
         """Return (rows, tokens) of each batch of an epoch, in order."""
-        counts = self._count_rows(self.row_length, epoch, self.steps_per_epoch)
-        return [
-            (max(count, self.least_rows) * self.micro_batches, self.row_length) for count in counts
-        ]
+        shapes = []
+        for count in self._count_rows(self.row_length, epoch, self.steps_per_epoch):
+            height = max(count, self.least_rows) * self.micro_batches
+            shapes.append((height, self.row_length))
+        return shapes
 
     def _count_rows(self, length: int, epoch: int = 0, steps: int = _TRIED) -> list[int]:
         """Return the rows that the largest micro-batch of each of an epoch's first steps needs."""
         size = max(self.batch_size // self.micro_batches, 1)
-        return [
-            max(
-                len(first_fit(tokens[start : start + size], length))
-                for start in range(0, len(tokens), size)
-            )
-            for tokens in (self._tokens[n].tolist() for n in self._plan_epoch(epoch)[:steps])
-        ]
+        counts = []
+        for indices in self._plan_epoch(epoch)[:steps]:
+            tokens = self._tokens[indices].tolist()
+            largest = 0
+            for start in range(0, len(tokens), size):
+                micro_batch = tokens[start : start + size]
+                plan = first_fit(micro_batch, length)
+                largest = max(largest, len(plan))
+            counts.append(largest)
+        return counts
 
     def _split_pool(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
         """Deal a text of each stratum to each batch; see the module's docstring."""
         count = -(-len(pool) // self.batch_size)
         strata = np.full((self.batch_size, count), -1)
         strata.flat[: len(pool)] = pool
-        numbers = fork(fork(key, np.arange(len(strata)))[:, None], np.arange(count))
-        dealt = np.take_along_axis(strata, np.argsort(numbers, axis=1), axis=1)
+        stratum_keys = fork(key, np.arange(len(strata)))
+        scores = fork(stratum_keys[:, None], np.arange(count))
+        shuffled = np.argsort(scores, axis=1)
+        dealt = np.take_along_axis(strata, shuffled, axis=1)
+
         # micro-batches are consecutive parts: each gets long and short texts
-        order = np.argsort(np.arange(self.batch_size) % self.micro_batches, kind="stable")
+        micro_batch = np.arange(self.batch_size) % self.micro_batches
+        order = np.argsort(micro_batch, kind="stable")
         return [column[column >= 0] for column in dealt[order].T]
+
+
+def _possible_lengths(longest: int, longest_row: int) -> list[int]:
+    """Return the lengths of rows to try: from the longest text's to twice that."""
+    first = -(-longest // _STEP) * _STEP
+    lengths = [n for n in range(first, 2 * first + 1, _STEP) if n <= longest_row]
+    return lengths or [longest]
 
 
 def _cost(length: int, counts: Sequence[int]) -> float:
     """Return the cost of steps with so many rows of a length, in tokens without attention."""
     usual = statistics.mode(counts)
-    return sum(max(count, usual) for count in counts) * length * (1 + length / _AS_LONG)
+    total = sum(max(count, usual) for count in counts)
+    attention = length / _AS_LONG
+    return total * length * (1 + attention)

@@ -31,7 +31,9 @@ class ParquetTable:
 
 def is_parquet(path: str | os.PathLike) -> bool:
     """Return whether a file is Parquet, by its first bytes."""
-    if not (os.path.exists(path) and stat.S_ISREG(os.stat(path).st_mode)):
+    if not os.path.exists(path):
+        return False
+    if not stat.S_ISREG(os.stat(path).st_mode):
         return False  # a pipe can be read once
     with open(path, "rb") as file:
         return file.read(len(PARQUET)) == PARQUET
@@ -63,6 +65,8 @@ def _describe(feature: dict | list) -> SimpleNamespace:
     inner = feature[0] if isinstance(feature, list) else feature.get("feature")
     if isinstance(inner, dict):  # a list of features
         return SimpleNamespace(feature=_describe(inner))
+
     names = feature.get("names") if isinstance(feature, dict) else None
-    are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    return SimpleNamespace(names=names if are_names else None)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        names = None
+    return SimpleNamespace(names=names)

@@ -7,6 +7,7 @@ something shows that the quotes are not part of the text; see `_shows_quoting`.
 """
 
 import csv
+import itertools
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,7 @@ def parse_csv(lines: Sequence[str], delimiter: str) -> Iterator[NumberedCells]:
     records = csv.reader(
         terminated, delimiter=delimiter, strict=True, skipinitialspace=skips_blanks
     )
+
     number = 1
     while True:
         try:
@@ -57,7 +59,10 @@ def read_tab_separated(lines: Sequence[NumberedLine], path: Path) -> list[Number
 
     A quoted table logs that its quotes are dropped.
     """
-    plain = [(number, line.split("\t")) for number, line in lines if line.strip()]
+    plain = []
+    for number, line in lines:
+        if line.strip():
+            plain.append((number, line.split("\t")))
     quoted = _parse_quoted([line for _, line in lines], plain)
     if quoted is None:
         return plain
@@ -67,20 +72,32 @@ def read_tab_separated(lines: Sequence[NumberedLine], path: Path) -> list[Number
 
 def _parse_quoted(lines: list[str], plain: list[NumberedCells]) -> list[NumberedCells] | None:
     """Return the rows of a quoted table; None if its quotes are part of the texts."""
-    if not any(cell.startswith('"') for _, cells in plain for cell in cells):
+    table = [cells for _, cells in plain]
+    if not any(cell.startswith('"') for cell in itertools.chain.from_iterable(table)):
         return None
-    if len({len(cells) for _, cells in plain}) == 1:  # no cell has several lines or a tab
-        if not _shows_quoting([cells for _, cells in plain]):
+    if _count_widths(plain) == 1:  # no cell has several lines or a tab
+        if not _shows_quoting(table):
             return None
-        return [(number, [_drop_quotes(cell) for cell in cells]) for number, cells in plain]
+        without_quotes = []
+        for number, cells in plain:
+            without_quotes.append((number, [_drop_quotes(cell) for cell in cells]))
+        return without_quotes
+
     try:
         quoted = list(parse_csv(lines, "\t"))
     except CsvError:
         return None
-    widths = {len(cells) for _, cells in quoted}
-    if len(widths) != 1 or widths == {1} or _joins_rows(quoted, plain):
+    if _count_widths(quoted) != 1:
+        return None
+    _, first = quoted[0]
+    if len(first) == 1 or _joins_rows(quoted, plain):
         return None
     return quoted
+
+
+def _count_widths(rows: list[NumberedCells]) -> int:
+    """Return how many different numbers of cells rows have."""
+    return len({len(cells) for _, cells in rows})
 
 
 def _joins_rows(quoted: list[NumberedCells], plain: list[NumberedCells]) -> bool:
@@ -88,13 +105,20 @@ def _joins_rows(quoted: list[NumberedCells], plain: list[NumberedCells]) -> bool
 
     They are probably rows of texts, of which the first begins and the last ends with a quote.
     """
-    if not any("\n" in cell and "\t" in cell for _, cells in quoted for cell in cells):
+    rows_of_one_line = set()
+    has_tab_and_line_end = False
+    for number, cells in quoted:
+        multiline = [cell for cell in cells if "\n" in cell]
+        if not multiline:
+            rows_of_one_line.add(number)
+        if any("\t" in cell for cell in multiline):
+            has_tab_and_line_end = True
+    if not has_tab_and_line_end:
         return False
+
     width = len(quoted[0][1])
-    several = {number for number, cells in quoted if any("\n" in cell for cell in cells)}
-    rows_of_one_line = {number for number, _ in quoted} - several
     rows = [cells for n, cells in plain if n in rows_of_one_line and len(cells) == width]
-    return not (rows and _shows_quoting(rows))
+    return not rows or not _shows_quoting(rows)
 
 
 def _shows_quoting(rows: list[list[str]]) -> bool:
@@ -104,8 +128,12 @@ def _shows_quoting(rows: list[list[str]]) -> bool:
     or a column below the first line of which each cell is quoted, as where all texts are; or
     commas, where no cell without quotes has one, as Excel writes them.
     """
-    cells = [cell for row in rows for cell in row]
-    begun = [cell for cell in cells if cell.startswith('"')]
+    begun, unquoted = [], []
+    for cell in itertools.chain.from_iterable(rows):
+        if cell.startswith('"'):
+            begun.append(cell)
+        else:
+            unquoted.append(cell)
 
     if not all(_QUOTED.fullmatch(cell) for cell in begun):
         return False
@@ -116,10 +144,12 @@ def _shows_quoting(rows: list[list[str]]) -> bool:
         if len(column) > 1 and all(cell.startswith('"') for cell in column):
             return True
 
-    others = [cell for cell in cells if not cell.startswith('"')]
-    has_plain_comma = any(re.search('[",]', cell) for cell in others)
-    return any("," in cell for cell in begun) and not has_plain_comma
+    if any(re.search('[",]', cell) for cell in unquoted):
+        return False
+    return any("," in cell for cell in begun)
 
 
 def _drop_quotes(cell: str) -> str:
-    return cell[1:-1].replace('""', '"') if cell.startswith('"') else cell
+    if not cell.startswith('"'):
+        return cell
+    return cell[1:-1].replace('""', '"')

@@ -37,9 +37,13 @@ class Columns:
 
     def list_indices(self) -> list[int]:
         """Return the indices of all columns that are read."""
-        values = dataclasses.astuple(self)
-        lists = [value if isinstance(value, tuple) else (value,) for value in values]
-        return [index for indices in lists for index in indices if index is not None]
+        indices: list[int] = []
+        for value in dataclasses.astuple(self):
+            if isinstance(value, tuple):
+                indices += value
+            elif value is not None:
+                indices.append(value)
+        return indices
 
     def name(self, names: Sequence) -> dict[str, Any]:
         """Return the columns' names by what they hold, for a run's settings and its log."""

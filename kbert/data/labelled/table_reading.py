@@ -6,7 +6,6 @@ A table is a file (.tsv, .csv, .jsonl, Parquet) or rows in memory. A
 
 import dataclasses
 import functools
-import itertools
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,7 +94,8 @@ def is_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> b
         return False
     if options.names or table_format.number_columns is None:
         return True
-    if table_format.names.isdisjoint(cell.strip().lower() for cell in cells if cell.strip()):
+    lower = [cell.strip().lower() for cell in cells]
+    if table_format.names.isdisjoint(name for name in lower if name):
         return False
 
     names_columns = _names_columns(line, table_format, options)
@@ -187,19 +187,28 @@ def _divide_objects(
             yield TableRow(location, record=row)
             continue
 
-        named = (row, list(row.values())) if isinstance(row, dict) else table_format.name_cells(row)
-        if named is None:
-            raise ValueError(f"{location}: {table_format.expected_row}, got {_describe(row)}")
-        names, cells = tuple(named[0]), named[1]
+        names, cells = _name_cells(row, table_format, location)
         is_tuple = isinstance(row, list) and len(row) == len(cells)
-        if (is_tuple, *names) not in layouts:
+        key = (is_tuple, *names)
+        if key not in layouts:
             if isinstance(row, dict):
                 check_unique([str(name) for name in names], location)
             layout = _name_columns(names, location, table_format, options, classes=classes)
             layout = dataclasses.replace(layout, is_of_tuples=is_tuple)
-            layouts[is_tuple, *names] = layout
+            layouts[key] = layout
             _warn_of_other_columns(layout.columns.name(layout.names), read, location)
-        yield TableRow(location, layouts[is_tuple, *names], cells)
+        yield TableRow(location, layouts[key], cells)
+
+
+def _name_cells(row, table_format: TableFormat, location: str) -> tuple[tuple, Sequence]:
+    """Return the names of a row's columns, and its cells; a ValueError if it is no row."""
+    if isinstance(row, dict):
+        return tuple(row), list(row.values())
+    named = table_format.name_cells(row)
+    if named is None:
+        raise ValueError(f"{location}: {table_format.expected_row}, got {_describe(row)}")
+    names, cells = named
+    return tuple(names), cells
 
 
 def _describe(row) -> str:
@@ -215,7 +224,9 @@ def _warn_of_other_columns(columns: dict, read: list[dict], location: str) -> No
     if len(read) == 1 and columns != read[0]:
         _logger.warning(
             "%s: rows have different columns: here %s, before %s",
-            *(location, _list_columns(columns), _list_columns(read[0])),
+            location,
+            _list_columns(columns),
+            _list_columns(read[0]),
         )
     if columns not in read:
         read.append(columns)
@@ -223,8 +234,13 @@ def _warn_of_other_columns(columns: dict, read: list[dict], location: str) -> No
 
 def _list_columns(columns: dict) -> str:
     """Return the names of the columns that are read."""
-    names = [name if isinstance(name, list) else [name] for name in columns.values()]
-    return ", ".join(itertools.chain.from_iterable(names))[:80]
+    names: list[str] = []
+    for name in columns.values():
+        if isinstance(name, list):
+            names += name
+        else:
+            names.append(name)
+    return ", ".join(names)[:80]
 
 
 def _name_columns(
@@ -243,8 +259,8 @@ def _name_columns(
         class_names = classes.get(str(names[columns.label]).lower())
 
     read = columns.list_indices()
-    others = [str(name) for index, name in enumerate(names) if index not in read]
-    ignored = [name for name in others if name.strip().lower() not in NUMBERS]
+    unread = [str(name) for index, name in enumerate(names) if index not in read]
+    ignored = [name for name in unread if name.strip().lower() not in NUMBERS]
     if ignored:
         where = location if has_header else data_of(location)
         listed = first_few([printable.cut(name, 30) for name in ignored], 8)
@@ -285,21 +301,28 @@ def _make_records(
     table: Iterable[TableRow], table_format: TableFormat
 ) -> tuple[LabelledRecords, TableLayout]:
     """Return the records of rows, and the columns of the first one; log how many are left out."""
-    records, layout, left_out, location = LabelledRecords(), NO_COLUMNS, 0, ""
+    records = LabelledRecords()
+    layout = NO_COLUMNS
+    left_out = 0
+    location = ""
     for row in table:
         location = row.location
-        layout = layout if layout.names else row.layout
+        if not layout.names:
+            layout = row.layout
         record = table_format.make_record(row) if row.record is None else row.record
         if record is None:
             left_out += 1
             continue
-        table_format.check_record(record, records[0] if records else record, location)
+        first = records[0] if records else record
+        table_format.check_record(record, first, location)
         records.append(record)
 
     if left_out:
         _logger.warning(
             "%s: %s of %s rows are left out: %s",
-            *(data_of(location), f"{left_out:,}", f"{left_out + len(records):,}"),
+            data_of(location),
+            f"{left_out:,}",
+            f"{left_out + len(records):,}",
             table_format.left_out,
         )
     return records, layout

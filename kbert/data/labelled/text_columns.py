@@ -41,8 +41,10 @@ class TextColumns(Examples):
         """Create it from texts' ids, of which equal ones become one, and from its own fields."""
         numbers: dict[tuple[int, ...], int] = {}
         renumbered = [numbers.setdefault(tuple(text), len(numbers)) for text in texts]
+        different = list(numbers)
         columns = np.asarray(renumbered, np.int32)[columns]
-        return cls(list(numbers), [()] * len(numbers), {}, columns=columns, **others)
+        segment_ids: list = [()] * len(different)
+        return cls(different, segment_ids, {}, columns=columns, **others)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -54,7 +56,8 @@ class TextColumns(Examples):
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
         sha256 = hashlib.sha256(self.columns.tobytes())
         for text in self.ids:
-            sha256.update(np.int32(len(text)).tobytes() + np.asarray(text, np.int32).tobytes())
+            sha256.update(np.int32(len(text)).tobytes())
+            sha256.update(np.asarray(text, np.int32).tobytes())
         for array in (self.scores, self.groups):
             sha256.update(array.tobytes())
         return sha256.hexdigest()[:16]
@@ -82,16 +85,17 @@ class ColumnBatches(BucketedBatches):
         **options,
     ):
         super().__init__(examples, **options)
-        self._output = output
         labelled = len(examples.groups) > 0
+        self._output = output
         self.count = texts_per_record if labelled else examples.columns.shape[1]
         self._widths = np.full(len(examples), self.count)
         self.fingerprint |= {"columns": self.count}
+
         if labelled:
             self._by_label = np.argsort(examples.groups, kind="stable")
-            sizes = np.bincount(examples.groups)
-            self._sizes, self._firsts = sizes, np.cumsum(sizes) - sizes
             self._ranks = np.argsort(self._by_label)  # indices in `_by_label`
+            self._sizes = np.bincount(examples.groups)
+            self._firsts = np.cumsum(self._sizes) - self._sizes
 
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
         """Return the examples `part` of the batch of a step, counted from 0.
@@ -103,7 +107,8 @@ class ColumnBatches(BucketedBatches):
         indices, count = self._pad_step(step)
         texts, labels = self._columns(indices, step // self.steps_per_epoch)
         length = pick_length(self.lengths, int(self._sequence_tokens[texts].max()))
-        weights = (np.arange(len(indices)) < count).astype(np.float32) / np.float32(count)
+        is_real = np.arange(len(indices)) < count
+        weights = is_real.astype(np.float32) / np.float32(count)
         return TrainingBatch(
             self._pad_sequences(texts[part], length),
             {self._output: labels[part]},
@@ -118,10 +123,13 @@ class ColumnBatches(BucketedBatches):
         """
         for step in range(epochs * self.steps_per_epoch):
             indices, count = self._pad_step(step)
+            is_whole = count == self.batch_size or self.steps_per_epoch == 1
+            if not is_whole:
+                continue
             _, labels = self._columns(indices[:count], step // self.steps_per_epoch)
-            whole = count == self.batch_size or self.steps_per_epoch == 1
-            if whole and any(len(np.unique(column)) == 1 for column in labels.T[:2]):
-                return indices[:count]
+            for column in labels.T[:2]:
+                if len(np.unique(column)) == 1:
+                    return indices[:count]
         return None
 
     def _columns(self, indices: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -133,14 +141,20 @@ class ColumnBatches(BucketedBatches):
         if not len(examples.groups):
             texts = examples.columns[indices]
             return texts, examples.scores[indices] if len(examples.scores) else texts
+
         keys = fork(key_of(self.seed, epoch, _PARTNERS), indices)
         groups = examples.groups[indices]
-        sizes, firsts = self._sizes[groups], self._firsts[groups]
+        sizes = self._sizes[groups]
+        firsts = self._firsts[groups]
         ahead = 1 + below(keys, _SAME, sizes - 1)
-        same = firsts + (self._ranks[indices] - firsts + ahead) % sizes
+        rank = self._ranks[indices] - firsts
+        same = firsts + (rank + ahead) % sizes
         columns = [indices, self._by_label[same]]
+
         if self.count > 2:
-            beyond = below(keys, _OTHER, len(self._by_label) - sizes)
-            columns.append(self._by_label[(firsts + sizes + beyond) % len(self._by_label)])
+            total = len(self._by_label)
+            beyond = below(keys, _OTHER, total - sizes)
+            different = (firsts + sizes + beyond) % total
+            columns.append(self._by_label[different])
         sentences = np.stack(columns, 1)
         return examples.columns[sentences, 0], examples.groups[sentences]

@@ -56,8 +56,12 @@ def read_rows(path: Path) -> list[tuple[str, list[str]]]:
     """
     lines = list(read_numbered_lines(path))
     is_csv = is_comma_separated(path)
-    numbered = list(_read_csv(path, lines)) if is_csv else read_tab_separated(lines, path)
-    rows = [(f"{path}, line {n}", [cell.strip() for cell in cells]) for n, cells in numbered]
+    numbered = _read_csv(path, lines) if is_csv else read_tab_separated(lines, path)
+
+    rows = []
+    for number, cells in numbered:
+        stripped = [cell.strip() for cell in cells]
+        rows.append((f"{path}, line {number}", stripped))
     if rows:
         _check_separator(rows, is_csv)
     return rows
@@ -66,12 +70,14 @@ def read_rows(path: Path) -> list[tuple[str, list[str]]]:
 def _check_separator(rows: Sequence[Row], is_csv: bool) -> None:
     """Raise a ValueError for rows that other separators divide."""
     location = rows[0][0]
-    if is_csv and len(rows) > 1 and all(_DECIMAL_COMMA.search(",".join(row)) for _, row in rows):
+    is_table = is_csv and len(rows) > 1
+    if is_table and all(_DECIMAL_COMMA.search(",".join(row)) for _, row in rows):
         raise ValueError(
             f"{location}: the columns seem to be separated by semicolons, with commas in the "
             "numbers. Save them between commas, with points in the numbers"
         )
-    if hint := _hint_of_separator(rows):
+    hint = _hint_of_separator(rows)
+    if hint:
         between = "commas" if is_csv else "tabs"
         raise ValueError(f"{location}: expected columns between {between}, got 1 column: {hint}")
 
@@ -92,10 +98,11 @@ def _read_csv(path: Path, lines: Sequence[NumberedLine]) -> Iterator[tuple[int, 
     try:
         yield from parse_csv(texts, ",")
     except CsvError as error:
+        message = f"{path}, line {error.line}: expected a row of CSV: {error}"
         hint = "" if "," in texts[0] else _hint_of_separator([("", texts[:1])])
-        raise ValueError(
-            f"{path}, line {error.line}: expected a row of CSV: {error}" + (hint and f": {hint}")
-        ) from None
+        if hint:
+            message += f": {hint}"
+        raise ValueError(message) from None
 
 
 def _hint_of_separator(rows: Sequence[tuple[str, Sequence[str]]]) -> str:

@@ -23,17 +23,24 @@ class Examples:
 
     def part(self, part: slice) -> Self:
         """Return some of the examples."""
-        return replace(self, **{name: array[part] for name, array in self.arrays().items()})
+        selected = {name: array[part] for name, array in self.arrays().items()}
+        return replace(self, **selected)
 
     def join(self, others: list[Self]) -> Self:
         """Return these examples, then the others."""
         groups = [group.arrays() for group in (self, *others)]
-        joined = {name: np.concatenate([group[name] for group in groups]) for name in groups[0]}
+        joined = {}
+        for name in groups[0]:
+            joined[name] = np.concatenate([group[name] for group in groups])
         return replace(self, **joined)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays by their names."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        arrays = {}
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                arrays[name] = value
+        return arrays
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,15 @@ class Filled:
 def choose_tokens(keys: np.ndarray, filled: Filled, counts: np.ndarray) -> np.ndarray:
     """So many tokens of each example, at random: bool (B, S)."""
     index = np.arange(filled.ids.shape[1])
-    scores = fork(fork(keys, _CHOICE)[:, None], index)
+    example_keys = fork(keys, _CHOICE)
+    scores = fork(example_keys[:, None], index)
     scores[~filled.maskable] = _LAST
-    order = np.argsort(scores, axis=1, kind="stable")[:, : int(counts.max(initial=0))]
+    most = int(counts.max(initial=0))
+    order = np.argsort(scores, axis=1, kind="stable")[:, :most]
+
+    is_chosen = index[: order.shape[1]] < counts[:, None]
     chosen = np.zeros(filled.ids.shape, bool)
-    np.put_along_axis(chosen, order, index[: order.shape[1]] < counts[:, None], axis=1)
+    np.put_along_axis(chosen, order, is_chosen, axis=1)
     return chosen
 
 
@@ -66,43 +77,61 @@ def choose_whole_words(
     `continues` is bool (vocabulary,): the tokens that go on with a word, ##ing.
     """
     begins = filled.maskable & (~continues[filled.ids] | filled.first)
-    word = np.where(filled.maskable, np.cumsum(begins, axis=1) - 1, -1)  # (B, S)
-    examples, longest = len(keys), int(word.max(initial=-1)) + 1
-    sizes = np.zeros((examples, longest), np.int64)
-    row = np.broadcast_to(np.arange(examples)[:, None], word.shape)
-    np.add.at(sizes, (row[filled.maskable], word[filled.maskable]), 1)
-    scores = fork(fork(keys, _WORD)[:, None], np.arange(longest))
+    number = np.cumsum(begins, axis=1) - 1
+    word = np.where(filled.maskable, number, -1)  # (B, S)
+    longest = int(word.max(initial=-1)) + 1
+    row, _ = np.nonzero(filled.maskable)
+    sizes = np.zeros((len(keys), longest), np.int64)
+    np.add.at(sizes, (row, word[filled.maskable]), 1)
+
+    example_keys = fork(keys, _WORD)
+    scores = fork(example_keys[:, None], np.arange(longest))
     scores[sizes == 0] = _LAST
     order = np.argsort(scores, axis=1, kind="stable")
-    sizes = np.take_along_axis(sizes, order, axis=1)
-    taken, left = np.zeros((examples, longest), bool), counts.copy()
-    for rank in range(longest):
+    ordered_sizes = np.take_along_axis(sizes, order, axis=1)
+    taken = _take_fitting(ordered_sizes, counts)
+
+    is_chosen = np.zeros((len(keys), longest), bool)  # by word
+    np.put_along_axis(is_chosen, order, taken, axis=1)
+    by_token = np.take_along_axis(is_chosen, np.maximum(word, 0), axis=1)
+    return filled.maskable & by_token
+
+
+def _take_fitting(sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Take words in order, (B, words), each that fits what is left of `counts`, (B,): bool."""
+    taken = np.zeros(sizes.shape, bool)
+    left = counts.copy()
+    for rank in range(sizes.shape[1]):
         if not left.any():
             break
         size = sizes[:, rank]
-        taken[:, rank] = fits = (size > 0) & (size <= left)
+        fits = (size > 0) & (size <= left)
+        taken[:, rank] = fits
         left -= size * fits
-    by_word = np.zeros((examples, longest), bool)
-    np.put_along_axis(by_word, order, taken, axis=1)
-    return filled.maskable & np.take_along_axis(by_word, np.maximum(word, 0), axis=1)
+    return taken
 
 
 def positions_of(chosen: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Places of the chosen tokens, in order: int32 (B, width), 0 where there is none, and bool."""
     row, index = np.nonzero(chosen)
     counts = chosen.sum(1)
-    number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    firsts = np.cumsum(counts) - counts
+    number = np.arange(len(row)) - np.repeat(firsts, counts)
+
     positions = np.zeros((len(chosen), width), np.int32)
     positions[row, number] = index
-    return positions, np.arange(width) < counts[:, None]
+    is_position = np.arange(width) < counts[:, None]
+    return positions, is_position
 
 
 def mask_tokens(keys, ids, chosen, mask_id: int, ordinary: np.ndarray) -> np.ndarray:
     """Replace most of the chosen ids by [MASK] or by a random one of the `ordinary` ids."""
     row, index = np.nonzero(chosen)
-    own = fork(fork(keys, _KIND)[row], index)
-    kind = uniform(own, _KIND)
-    random = ordinary[below(own, _TOKEN, len(ordinary))]
+    token_keys = fork(fork(keys, _KIND)[row], index)
+    kind = uniform(token_keys, _KIND)
+    random = ordinary[below(token_keys, _TOKEN, len(ordinary))]
+
     ids = ids.copy()
-    ids[row, index] = np.select([kind < 0.8, kind < 0.9], [mask_id, ids[row, index]], random)
+    same = ids[row, index]
+    ids[row, index] = np.select([kind < 0.8, kind < 0.9], [mask_id, same], random)
     return ids

@@ -21,27 +21,39 @@ class Packed:
     """The plan of every epoch, of examples of `seq_len` tokens with [CLS] and the last [SEP]."""
 
     def __init__(self, shards: Shards, seq_len: int, seed: int):
-        self.shards, self.seq_len, self.seed = shards, seq_len, seed
+        self.shards = shards
+        self.seq_len = seq_len
+        self.seed = seed
         lengths = shards.document_tokens
         self.begins = np.cumsum(lengths + 1) - lengths - 1  # each document's among the joined ones
         self._total = int(lengths.sum()) + len(lengths) - 1
 
     def plan(self, epoch: int) -> np.ndarray:
         """Return the numbers of an epoch's examples, in its order, int64."""
-        key, capacity = key_of(self.seed, _EPOCH, epoch), self.seq_len - 2
-        count = -(-(self._total + self._shift(epoch)) // capacity)
-        return np.argsort(fork(fork(key, np.arange(count)), _ORDER), kind="stable")
+        capacity = self.seq_len - 2
+        end = self._total + self._shift(epoch)
+        count = -(-end // capacity)
+        key = key_of(self.seed, _EPOCH, epoch)
+        scores = fork(fork(key, np.arange(count)), _ORDER)
+        return np.argsort(scores, kind="stable")
 
     def select(self, epoch: int, numbers: np.ndarray) -> "PackedExamples":
         """Return the examples of an epoch with those numbers."""
+        keys = fork(key_of(self.seed, _EPOCH, epoch), numbers)
         capacity = self.seq_len - 2
         start = numbers * capacity - self._shift(epoch)
-        end = np.minimum(start + capacity, self._total)
-        keys = fork(key_of(self.seed, _EPOCH, epoch), numbers)
-        return PackedExamples(keys, np.maximum(start, 0), end, self)
+        end = start + capacity
+        return PackedExamples(
+            keys=keys,
+            start=np.maximum(start, 0),
+            end=np.minimum(end, self._total),
+            plan=self,
+        )
 
     def _shift(self, epoch: int) -> int:
-        return int(below(key_of(self.seed, _EPOCH, epoch), _SHIFT, self.seq_len - 2)[0])
+        key = key_of(self.seed, _EPOCH, epoch)
+        [shift] = below(key, _SHIFT, self.seq_len - 2)
+        return int(shift)
 
 
 @dataclass(frozen=True)
@@ -65,8 +77,10 @@ class PackedExamples(Examples):
     def maskable(self) -> np.ndarray:
         """Tokens that may be predicted."""
         # the [SEP] before document d stands at begins[d] − 1
-        inside = np.searchsorted(self.plan.begins[1:] - 1, np.stack([self.start, self.end]), "left")
-        return self.end - self.start - (inside[1] - inside[0])
+        separators = self.plan.begins[1:] - 1
+        before_start = np.searchsorted(separators, self.start, "left")
+        before_end = np.searchsorted(separators, self.end, "left")
+        return self.end - self.start - (before_end - before_start)
 
     def fill(self, shards: Shards, seq_len: int) -> Filled:
         """Return [CLS] tokens [SEP], padded; all in one segment."""
@@ -75,13 +89,9 @@ class PackedExamples(Examples):
         length = (self.end - self.start)[:, None]
         inside = (index >= 1) & (index <= length)
         joined = (self.start[:, None] + index - 1)[inside]
-        document = np.searchsorted(self.plan.begins, joined, "right") - 1
-        offset = joined - self.plan.begins[document]
-        is_text = offset < shards.document_tokens[document]
-        source = (shards.offsets[shards.starts[document]] + offset)[is_text]
+        tokens, is_text = self._take_joined(shards, joined)
+
         ids = np.full(inside.shape, special.pad_id, np.int32)
-        tokens = np.full(len(joined), special.sep_id, np.int32)
-        tokens[is_text] = shards.take(source)
         ids[inside] = tokens
         ids[:, 0] = special.cls_id
         ids[index == length + 1] = special.sep_id
@@ -89,3 +99,14 @@ class PackedExamples(Examples):
         text[inside] = is_text
         first = np.roll(~text, 1, axis=1)
         return Filled(ids, np.zeros_like(ids), text, first)
+
+    def _take_joined(self, shards: Shards, joined: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tokens at indices of the joined documents, and which of them are no [SEP]."""
+        document = np.searchsorted(self.plan.begins, joined, "right") - 1
+        offset = joined - self.plan.begins[document]
+        is_text = offset < shards.document_tokens[document]
+        source = shards.offsets[shards.starts[document]] + offset
+
+        tokens = np.full(len(joined), shards.tokenizer.sep_id, np.int32)
+        tokens[is_text] = shards.take(source[is_text])
+        return tokens, is_text

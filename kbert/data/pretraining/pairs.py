@@ -37,27 +37,34 @@ class Pairs:
     """
 
     def __init__(self, shards: Shards, seq_len: int, short_seq_probability: float, seed: int):
-        self.shards, self.seq_len, self.seed = shards, seq_len, seed
+        self.shards = shards
+        self.seq_len = seq_len
+        self.seed = seed
         self.short_seq_probability = short_seq_probability
-        starts, ends = np.asarray(shards.starts), np.asarray(shards.ends)
-        counts = -(-(ends - starts) // PART)
+
+        starts = np.asarray(shards.starts)
+        ends = np.asarray(shards.ends)
+        counts = -(-(ends - starts) // PART)  # of each document's parts
+        firsts = np.cumsum(counts) - counts
         self._document = np.repeat(np.arange(len(starts)), counts)
-        number = np.arange(len(self._document)) - np.repeat(np.cumsum(counts) - counts, counts)
+        number = np.arange(len(self._document)) - np.repeat(firsts, counts)
         self._begins = starts[self._document] + number * PART
         self._ends = np.minimum(self._begins + PART, ends[self._document])
 
     def plan(self, epoch: int) -> np.ndarray:
         """Return the first sentences of the examples of an epoch, in its order, int64."""
-        here, end, firsts = self._begins, self._ends, []
         key = key_of(self.seed, _EPOCH, epoch)
+        here, end = self._begins, self._ends
+        firsts = []
         while len(here):
             firsts.append(here)
-            following = self._walk(fork(key, here), here, end)[-1]
+            *_, following = self._walk(fork(key, here), here, end)
             left = following < end
             here, end = following[left], end[left]
+
         first = np.concatenate(firsts)
-        order = np.argsort(fork(fork(key, first), _ORDER), kind="stable")
-        return first[order]
+        scores = fork(fork(key, first), _ORDER)
+        return first[np.argsort(scores, kind="stable")]
 
     def select(self, epoch: int, first: np.ndarray) -> "PairExamples":
         """Return the examples of an epoch that begin with those sentences."""
@@ -65,10 +72,17 @@ class Pairs:
         part = np.searchsorted(self._begins, first, "right") - 1
         target, cut, end, is_random, _ = self._walk(keys, first, self._ends[part])
         offsets = self.shards.offsets
-        a_start, a_length = offsets[first], offsets[cut] - offsets[first]
-        b_first, b_end = self._random_segment(keys, self._document[part], target - a_length)
-        b_first, b_end = np.where(is_random, b_first, cut), np.where(is_random, b_end, end)
-        b_start, b_length = offsets[b_first], offsets[b_end] - offsets[b_first]
+        a_start = offsets[first]
+        a_length = offsets[cut] - a_start
+
+        random_first, random_end = self._random_segment(
+            keys, self._document[part], target - a_length
+        )
+        b_first = np.where(is_random, random_first, cut)
+        b_end = np.where(is_random, random_end, end)
+        b_start = offsets[b_first]
+        b_length = offsets[b_end] - b_start
+
         a_left, b_left = truncate_pair(a_length, b_length, self.seq_len - 3)
         return PairExamples(
             keys=keys,
@@ -85,25 +99,33 @@ class Pairs:
         All but the first and fourth are numbers of sentences.
         """
         longest = self.seq_len - 3
-        short = uniform(keys, _SHORT) < self.short_seq_probability
-        target = np.where(short, 2 + below(keys, _TARGET, longest - 1), longest)
+        is_short = uniform(keys, _SHORT) < self.short_seq_probability
+        short_target = 2 + below(keys, _TARGET, longest - 1)
+        target = np.where(is_short, short_target, longest)
         offsets = self.shards.offsets
         reached = np.searchsorted(offsets, offsets[here] + target, "left")
         reached = np.minimum(reached, end)
+
         count = reached - here
         # Google's randint(1, len − 1) of at least two sentences; one is A, whole.
-        cut = here + np.where(count > 1, 1 + below(keys, _CUT, count - 1), 1)
+        random_count = 1 + below(keys, _CUT, count - 1)
+        cut = here + np.where(count > 1, random_count, 1)
         is_random = (count == 1) | (uniform(keys, _RANDOM) < 0.5)
-        return target, cut, reached, is_random, np.where(is_random, cut, reached)
+        following = np.where(is_random, cut, reached)
+        return target, cut, reached, is_random, following
 
     def _random_segment(self, keys, document, wanted) -> tuple[np.ndarray, np.ndarray]:
         """Return the sentences of a random B: the first, and the one after the last."""
-        starts, ends, offsets = self.shards.starts, self.shards.ends, self.shards.offsets
+        starts, ends = self.shards.starts, self.shards.ends
+        offsets = self.shards.offsets
         other = below(keys, _DOCUMENT, max(len(starts) - 1, 1))
         other += other >= document
-        first = starts[other] + below(keys, _SENTENCE, ends[other] - starts[other])
+        sentences = ends[other] - starts[other]
+        first = starts[other] + below(keys, _SENTENCE, sentences)
+
         reached = np.searchsorted(offsets, offsets[first] + wanted, "left")
-        return first, np.minimum(np.maximum(reached, first + 1), ends[other])
+        end = np.maximum(reached, first + 1)
+        return first, np.minimum(end, ends[other])
 
 
 @dataclass(frozen=True)
@@ -130,19 +152,23 @@ class PairExamples(Examples):
         """Return [CLS] A [SEP] B [SEP], padded."""
         special = shards.tokenizer
         index = np.arange(seq_len)
-        a, b = self.a_length[:, None], self.b_length[:, None]
-        in_a = (index >= 1) & (index <= a)
-        in_b = (index >= a + 2) & (index < a + 2 + b)
+        a_end = 1 + self.a_length[:, None]  # where the first [SEP] stands
+        b_begin = a_end + 1
+        b_end = b_begin + self.b_length[:, None]  # where the last [SEP] stands
+        in_a = (index >= 1) & (index < a_end)
+        in_b = (index >= b_begin) & (index < b_end)
+
         text = in_a | in_b
-        source = np.where(
-            in_a, self.a_start[:, None] + index - 1, self.b_start[:, None] + index - a - 2
-        )
+        a_source = self.a_start[:, None] + index - 1
+        b_source = self.b_start[:, None] + index - b_begin
+        source = np.where(in_a, a_source, b_source)
         ids = np.full(text.shape, special.pad_id, np.int32)
         ids[text] = shards.take(source[text])
         ids[:, 0] = special.cls_id
-        ids[(index == a + 1) | (index == a + 2 + b)] = special.sep_id
-        segments = ((index >= a + 2) & (index <= a + 2 + b)).astype(np.int32)
-        first = (index == 1) | (index == a + 2)
+        ids[(index == a_end) | (index == b_end)] = special.sep_id
+
+        segments = ((index >= b_begin) & (index <= b_end)).astype(np.int32)
+        first = (index == 1) | (index == b_begin)
         return Filled(ids, segments, text, first)
 
 
@@ -151,8 +177,9 @@ def truncate_pair(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarr
 
     This is Google's truncate_seq_pair in closed form.
     """
-    shorter = np.minimum(a, b)
-    least = np.maximum(capacity - shorter, (capacity + 1) // 2)  # of A
-    a_left = np.minimum(a, least)
     fits = a + b <= capacity
-    return np.where(fits, a, a_left), np.where(fits, b, np.minimum(b, capacity - a_left))
+    shorter = np.minimum(a, b)
+    most_of_a = np.maximum(capacity - shorter, (capacity + 1) // 2)
+    a_left = np.minimum(a, most_of_a)
+    b_left = np.minimum(b, capacity - a_left)
+    return np.where(fits, a, a_left), np.where(fits, b, b_left)

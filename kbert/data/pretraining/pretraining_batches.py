@@ -22,8 +22,14 @@ SHORT_SHARE = 0.1  # the paper's, appendix A.2
 
 _CACHED_PLANS, _CACHED_EXAMPLES = 2, 1 << 20  # epochs at least; an example has 8 bytes
 _SETTINGS = (  # of the fingerprint
-    *("batch_size", "seq_len", "max_predictions", "seed", "mlm_probability"),
-    *("short_seq_probability", "whole_word", "mlm_only"),
+    "batch_size",
+    "seq_len",
+    "max_predictions",
+    "seed",
+    "mlm_probability",
+    "short_seq_probability",
+    "whole_word",
+    "mlm_only",
 )
 _WORTH_A_WARNING = 0.01  # of the tokens: every corpus has some sentences that are too long
 
@@ -83,20 +89,24 @@ class PretrainingBatches:
         if max_predictions is None:
             max_predictions = math.ceil(round(mlm_probability * seq_len, 9))  # 0.07 · 100 > 7
         self.max_predictions = require_positive("max_predictions", max_predictions)
-        self.seed, self.mlm_probability = int(seed), float(mlm_probability)
+        self.seed = int(seed)
+        self.mlm_probability = float(mlm_probability)
         self.short_seq_probability = float(short_seq_probability)
-        self.whole_word, self.mlm_only = bool(whole_word), bool(mlm_only)
-        self._examples: Packed | Pairs = (
-            Packed(shards, seq_len, self.seed)
-            if mlm_only
-            else Pairs(shards, seq_len, self.short_seq_probability, self.seed)
-        )
+        self.whole_word = bool(whole_word)
+        self.mlm_only = bool(mlm_only)
+
+        self._examples: Packed | Pairs
+        if mlm_only:
+            self._examples = Packed(shards, seq_len, self.seed)
+        else:
+            self._examples = Pairs(shards, seq_len, self.short_seq_probability, self.seed)
         tokens = shards.tokenizer.tokens
         self._continues = np.array([token.startswith("##") for token in tokens])
         self._ordinary = ordinary_ids(shards.tokenizer)
         self._plans: dict[int, np.ndarray] = {}
         self._ends: list[int] = []  # examples up to the end of each epoch
         self._lock = threading.RLock()  # the loop asks for batches in a thread of its own
+
         settings = {name: getattr(self, name) for name in _SETTINGS}
         self.fingerprint = {"shards": shards.fingerprint} | settings
 
@@ -121,25 +131,37 @@ class PretrainingBatches:
         if step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
         examples = self._select_examples(step)
-        # of each example's predictions, int64: max(1, round(share · length)), as far as there are
-        counts = np.maximum(1, np.rint(examples.lengths * self.mlm_probability)).astype(np.int64)
-        counts = np.minimum(np.minimum(counts, self.max_predictions), examples.maskable)
-        if not self.whole_word:
-            examples, own = examples.part(part), counts[part]
+        counts = self._count_predictions(examples)
+        if self.whole_word:
             filled = examples.fill(self.shards, self.seq_len)
-            chosen = masking.choose_tokens(examples.keys, filled, own)
-            return self._batch(examples, filled, chosen, int(counts.sum()))
+            chosen = masking.choose_whole_words(examples.keys, filled, counts, self._continues)
+            return self._batch(examples, filled, chosen, int(chosen.sum())).select(part)
+
+        examples = examples.part(part)
         filled = examples.fill(self.shards, self.seq_len)
-        chosen = masking.choose_whole_words(examples.keys, filled, counts, self._continues)
-        return self._batch(examples, filled, chosen, int(chosen.sum())).select(part)
+        chosen = masking.choose_tokens(examples.keys, filled, counts[part])
+        return self._batch(examples, filled, chosen, int(counts.sum()))
+
+    def _count_predictions(self, examples) -> np.ndarray:
+        """Return the number of each example's predictions, int64.
+
+        It is max(1, round(share · length)), as far as there are so many.
+        """
+        counts = np.rint(examples.lengths * self.mlm_probability)
+        counts = np.maximum(1, counts).astype(np.int64)
+        counts = np.minimum(counts, self.max_predictions)
+        return np.minimum(counts, examples.maskable)
 
     def examples_per_epoch(self, epoch: int = 0) -> int:
         """Return the number of examples in an epoch; pairs, and so this, vary by epoch."""
         with self._lock:
             while len(self._ends) <= epoch:
                 count = len(self._plan(len(self._ends)))
-                self._ends.append(count + (self._ends[-1] if self._ends else 0))
-        return self._ends[epoch] - (self._ends[epoch - 1] if epoch else 0)
+                before = self._ends[-1] if self._ends else 0
+                self._ends.append(before + count)
+
+        first = self._ends[epoch - 1] if epoch else 0
+        return self._ends[epoch] - first
 
     def epoch_of(self, step: int) -> int:
         """Return the epoch, from 0, of the first example of a step."""
@@ -150,49 +172,70 @@ class PretrainingBatches:
 
     def _select_examples(self, step: int):
         """Return all examples of a step as slices, of one epoch or more."""
-        example, end = step * self.batch_size, (step + 1) * self.batch_size
-        groups: list = []  # of `PairExamples`, or of `PackedExamples`
+        example = step * self.batch_size
+        end = example + self.batch_size
         epoch = self.epoch_of(step)
+        groups: list = []  # of `PairExamples`, or of `PackedExamples`
         while example < end:
             count = self.examples_per_epoch(epoch)
             first = self._ends[epoch] - count
             numbers = self._plan(epoch)[example - first : end - first]
             groups.append(self._examples.select(epoch, numbers))
-            example, epoch = example + len(numbers), epoch + 1
+            example += len(numbers)
+            epoch += 1
         return groups[0].join(groups[1:])
 
     def _plan(self, epoch: int) -> np.ndarray:
         with self._lock:
             if epoch not in self._plans:
                 self._plans[epoch] = self._examples.plan(epoch)
-                while (
-                    len(self._plans) > _CACHED_PLANS
-                    and sum(map(len, self._plans.values())) > _CACHED_EXAMPLES
-                ):
-                    del self._plans[next(iter(self._plans))]
+                self._forget_plans()
             return self._plans[epoch]
+
+    def _forget_plans(self) -> None:
+        """Forget the plans that were made first, while they are many and have many examples."""
+        examples = sum(len(plan) for plan in self._plans.values())
+        while len(self._plans) > _CACHED_PLANS and examples > _CACHED_EXAMPLES:
+            oldest = next(iter(self._plans))
+            examples -= len(self._plans.pop(oldest))
 
     def _batch(self, examples, filled, chosen: np.ndarray, predictions: int) -> TrainingBatch:
         positions, real = masking.positions_of(chosen, self.max_predictions)
-        labels = np.where(real, np.take_along_axis(filled.ids, positions, axis=1), 0)
+        originals = np.take_along_axis(filled.ids, positions, axis=1)
+        labels = np.where(real, originals, 0)
         mask_id = self.shards.tokenizer.mask_id
         ids = masking.mask_tokens(examples.keys, filled.ids, chosen, mask_id, self._ordinary)
-        share = 0.0 if self.mlm_only else 1 / self.batch_size
+
+        mlm_weights = (real / max(predictions, 1)).astype(np.float32)
+        nsp_weight = 0.0 if self.mlm_only else 1 / self.batch_size
         return TrainingBatch(
-            inputs={TOKEN_IDS: ids, SEGMENT_IDS: filled.segments, MASKED_POSITIONS: positions},
-            labels={MLM: labels.astype(np.int32), NSP: examples.is_random.astype(np.int32)},
+            inputs={
+                TOKEN_IDS: ids,
+                SEGMENT_IDS: filled.segments,
+                MASKED_POSITIONS: positions,
+            },
+            labels={
+                MLM: labels.astype(np.int32),
+                NSP: examples.is_random.astype(np.int32),
+            },
             weights={
-                MLM: (real / max(predictions, 1)).astype(np.float32),
-                NSP: np.full(len(ids), share, np.float32),
+                MLM: mlm_weights,
+                NSP: np.full(len(ids), nsp_weight, np.float32),
             },
         )
 
 
 def ordinary_ids(tokenizer) -> np.ndarray:
     """Return every id except the special tokens', int32: random tokens are sampled from them."""
-    special = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id]
+    special = [
+        tokenizer.pad_id,
+        tokenizer.unk_id,
+        tokenizer.cls_id,
+        tokenizer.sep_id,
+        tokenizer.mask_id,
+    ]
     ids = np.arange(tokenizer.vocab_size, dtype=np.int32)
-    return np.setdiff1d(ids, [*special, tokenizer.mask_id]).astype(np.int32)
+    return np.setdiff1d(ids, special).astype(np.int32)
 
 
 def _check(shards: Shards, seq_len, mlm_probability, short_seq_probability, mlm_only) -> None:
@@ -204,14 +247,19 @@ def _check(shards: Shards, seq_len, mlm_probability, short_seq_probability, mlm_
         raise ValueError(
             f"short_seq_probability must be a share, up to 1, got {short_seq_probability!r}"
         )
-    if not mlm_only and shards.documents < 2:
-        part = "" if shards.share is None else f", the part of {shards.share} that was split off,"
-        way_out = "Mark where documents begin" if not part else "Choose another dev_ratio, or 0"
-        raise ValueError(
-            f"{shards.folder}{part} must hold at least two documents, got one: next-sentence "
-            f"prediction takes half of the second segments from another. {way_out}, or train with "
-            "mlm_only=True (--mlm-only)"
-        )
+    if mlm_only or shards.documents >= 2:
+        return
+
+    part = ""
+    way_out = "Mark where documents begin"
+    if shards.share is not None:
+        part = f", the part of {shards.share} that was split off,"
+        way_out = "Choose another dev_ratio, or 0"
+    raise ValueError(
+        f"{shards.folder}{part} must hold at least two documents, got one: next-sentence "
+        f"prediction takes half of the second segments from another. {way_out}, or train with "
+        "mlm_only=True (--mlm-only)"
+    )
 
 
 def warn_of_long(shards: Shards, seq_len: int) -> None:
@@ -219,9 +267,12 @@ def warn_of_long(shards: Shards, seq_len: int) -> None:
     changes = np.zeros(len(shards.offsets), np.int64)  # 1 within these documents
     np.add.at(changes, shards.starts, 1)
     np.add.at(changes, shards.ends, -1)
-    lengths = np.diff(shards.offsets)[np.cumsum(changes)[:-1] > 0]
-    long = lengths[lengths > seq_len - 3]
-    cut_ratio = (long - (seq_len - 3)).sum() / lengths.sum()
+    is_within = np.cumsum(changes)[:-1] > 0
+    lengths = np.diff(shards.offsets)[is_within]
+
+    longest = seq_len - 3
+    long = lengths[lengths > longest]
+    cut_ratio = (long - longest).sum() / lengths.sum()
     if cut_ratio > _WORTH_A_WARNING:
         _logger.warning(
             "%s: %d of %d sentences are longer than seq_len=%d: %.1f %% of the tokens are cut off",

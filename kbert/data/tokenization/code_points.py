@@ -5,6 +5,7 @@ stripped, the marks that stay are put into Unicode's canonical order (The Unicod
 3.11).
 """
 
+import itertools
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -46,9 +47,10 @@ class Replacements:
 
 def replacements(vocabulary: Vocabulary) -> Replacements:
     """Return the table of a vocabulary's rules, read from the tokenizer itself in some seconds."""
-    strip = vocabulary.strip_accents
-    strip = vocabulary.lowercase if strip is None else strip
-    return _replacements(vocabulary.lowercase, strip, vocabulary.tokenize_chinese_chars)
+    strip_accents = vocabulary.strip_accents
+    if strip_accents is None:
+        strip_accents = vocabulary.lowercase
+    return _replacements(vocabulary.lowercase, strip_accents, vocabulary.tokenize_chinese_chars)
 
 
 @cache  # 2 MB for each of the few sets of rules
@@ -64,46 +66,66 @@ def _replacements(lowercase: bool, strip_accents: bool, chinese: bool) -> Replac
         numbers_by_point[ord(point)] = numbers.setdefault(entry, len(numbers))
         if not entry and unicodedata.category(point) == "Co":
             dropped.append(ord(point))
+
+    lengths = [len(entry) for entry in numbers]
+    values = list(itertools.chain.from_iterable(numbers))
     return Replacements(
         numbers_by_point,
-        np.cumsum([0, *map(len, numbers)], dtype="int32"),
-        np.array([value for entry in numbers for value in entry], "int32"),
+        np.cumsum([0, *lengths], dtype="int32"),
+        np.array(values, "int32"),
         np.array(dropped, "int32"),
     )
 
 
 def _entry(point: str, text: str, marks_move: bool) -> tuple[int, ...]:
     """Return the values of a code point that becomes `text`."""
-    if marks_move and not text and unicodedata.category(point).startswith("M"):
+    is_stripped = marks_move and not text
+    if is_stripped and unicodedata.category(point).startswith("M"):
         # A mark of class 0 ends a run of marks that are put in order.
         return () if _class_of(_DECOMPOSED.normalize_str(point)[0]) else (GONE,)
+
     values = []
     for character in text:
         mark = _class_of(character) if marks_move else 0
-        own = ITSELF if character == point and not mark else ord(character)
-        values.append(own | mark << CLASS_BITS if mark else own)
+        if mark:
+            values.append(ord(character) | mark << CLASS_BITS)
+        elif character == point:
+            values.append(ITSELF)
+        else:
+            values.append(ord(character))
     return tuple(values)
 
 
 def _class_of(point: str) -> int:
     """Return the combining class; 0 where the Rust package's tables, which are older, have none."""
-    combining_class = unicodedata.combining(point)
     last = "\u0345"  # the one of the highest class
-    moves = combining_class and _DECOMPOSED.normalize_str(last + point)[0] != last
-    return combining_class if moves or point == last else 0
+    combining_class = unicodedata.combining(point)
+    if not combining_class or point == last:
+        return combining_class
+    moves = _DECOMPOSED.normalize_str(last + point)[0] != last
+    return combining_class if moves else 0
 
 
 def _normalize_points(normalizer: tokenizers.normalizers.Normalizer) -> Iterator[tuple[str, str]]:
     """Yield each code point and what it becomes, words apart; surrogates are none."""
-    split = tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-    for first in (*range(0, _EMPTY[0], _CHUNK), *range(_EMPTY[1], _END, _CHUNK)):
+    before_gap = range(0, _EMPTY[0], _CHUNK)
+    after_gap = range(_EMPTY[1], _END, _CHUNK)
+    for first in itertools.chain(before_gap, after_gap):
         numbers = [n for n in range(first, first + _CHUNK) if not 0xD800 <= n < 0xE000]
         points = [chr(number) for number in numbers if chr(number) != _BETWEEN]
         text = normalizer.normalize_str(_BETWEEN.join(["", *points, ""]))
-        pieces, end = [], 0
-        for piece, (start, stop) in split(text):  # a space for every kind, around punctuation too
-            alone = len(piece) == 1 and piece != _BETWEEN
-            pieces += [_SPACE * (start - end), f" {piece} " if alone else piece]
-            end = stop
-        apart = "".join([*pieces, _SPACE * (len(text) - end)]).replace(2 * _SPACE, _SPACE)
-        yield from zip(points, apart.split(_BETWEEN)[1:-1], strict=True)
+        apart = _unify_spaces(text).split(_BETWEEN)[1:-1]
+        yield from zip(points, apart, strict=True)
+
+
+def _unify_spaces(text: str) -> str:
+    """Return a text with one space for every kind of white space, around punctuation too."""
+    pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    pieces, end = [], 0
+    for piece, (start, stop) in pre_tokenizer.pre_tokenize_str(text):
+        is_alone = len(piece) == 1 and piece != _BETWEEN
+        pieces.append(_SPACE * (start - end))
+        pieces.append(f" {piece} " if is_alone else piece)
+        end = stop
+    pieces.append(_SPACE * (len(text) - end))
+    return "".join(pieces).replace(2 * _SPACE, _SPACE)

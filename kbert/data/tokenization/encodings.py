@@ -43,8 +43,10 @@ class Encoding:
 
     @cached_property
     def text_numbers(self) -> list[int]:
-        both = zip(self._encoding.sequence_ids, self.segment_ids, strict=True)
-        return [segment if number is None else number for number, segment in both]
+        numbers = []
+        for number, segment in zip(self._encoding.sequence_ids, self.segment_ids, strict=True):
+            numbers.append(segment if number is None else number)
+        return numbers
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -55,11 +57,14 @@ class Encoding:
         offsets = self._encoding.offsets
         if not any(self._cuts):
             return offsets
-        cuts = [self._cuts[number or 0] for number in self._encoding.sequence_ids]
-        return [
-            (find_original(start, gone), find_original(end, gone)) if end else (start, end)
-            for (start, end), gone in zip(offsets, cuts, strict=True)
-        ]
+
+        original = []
+        for (start, end), number in zip(offsets, self._encoding.sequence_ids, strict=True):
+            if end:
+                cuts = self._cuts[number or 0]
+                start, end = find_original(start, cuts), find_original(end, cuts)
+            original.append((start, end))
+        return original
 
     @cached_property
     def word_ids(self) -> list[int | None]:

@@ -28,25 +28,37 @@ Cuts = list[tuple[int, int]]  # where a text was cut, and how many characters ar
 
 def may_shorten(added: Collection[str]) -> bool:
     """Return whether no added token can be within a run: each has punctuation, and no blank."""
-    return all(
-        _PUNCTUATION.search(token) and not re.search(r"\s", token) and len(token) <= _LONGEST_TOKEN
-        for token in added
-    )
+    return all(_is_outside_runs(token) for token in added)
+
+
+def _is_outside_runs(token: str) -> bool:
+    has_blank = re.search(r"\s", token)
+    return bool(_PUNCTUATION.search(token)) and not has_blank and len(token) <= _LONGEST_TOKEN
 
 
 def shorten(text: str, max_word_chars: int) -> tuple[str, Cuts]:
     """Return a text with the same tokens, whose runs have a few thousand characters at most."""
-    pieces, cuts, position, start, gone = [], [], 0, 0, 0
+    pieces: list[str] = []
+    cuts: Cuts = []
+    position, start, gone = 0, 0, 0
     while position < len(text):
         run = _WORD.match(text, position) or _BLANK.match(text, position)
-        cut, end = _find_middle(run, max_word_chars) if run else (0, 0)
+        position += _BLOCK  # a long run has one of these positions
+        if run is None:
+            continue
+
+        position = max(position, run.end())
+        cut, end = _find_middle(run, max_word_chars)
         if cut < end:
             pieces.append(text[start:cut])
             gone += end - cut
             start = end
             cuts.append((end - gone, gone))
-        position = max(position + _BLOCK, run.end() if run else 0)  # a long run has one of these
-    return ("".join([*pieces, text[start:]]), cuts) if cuts else (text, [])
+
+    if not cuts:
+        return text, []
+    pieces.append(text[start:])
+    return "".join(pieces), cuts
 
 
 def _find_middle(run: re.Match, max_word_chars: int) -> tuple[int, int]:
@@ -56,15 +68,22 @@ def _find_middle(run: re.Match, max_word_chars: int) -> tuple[int, int]:
         return 0, 0
     if run.re is _BLANK:
         return cut, end
-    first, last = _LETTER.search(run.string, cut, end), _LETTER.search(run.string, end, run.end())
+
+    first = _LETTER.search(run.string, cut, end)
+    last = _LETTER.search(run.string, end, run.end())
     if first is None or last is None:
         return 0, 0
     before = run.string[run.start() : first.start()]
     letters = len(before) - len(_MARK.findall(before))
-    return (first.start(), last.start()) if letters > max_word_chars else (0, 0)
+    if letters <= max_word_chars:
+        return 0, 0
+    return first.start(), last.start()
 
 
 def find_original(offset: int, cuts: Cuts) -> int:
     """Return where an offset of a shortened text was before."""
     number = bisect.bisect_right(cuts, offset, key=lambda cut: cut[0])
-    return offset + (cuts[number - 1][1] if number else 0)
+    if number == 0:
+        return offset
+    _, gone = cuts[number - 1]
+    return offset + gone

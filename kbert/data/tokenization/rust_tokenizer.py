@@ -31,6 +31,17 @@ def _name_panics() -> Iterator[None]:
         ) from None
 
 
+def _exclude_characters_of(added: Iterable[str]) -> str:
+    """Return a part of a pattern: no character of an added token follows."""
+    inside = set("".join(added))
+    if any(character.isspace() for character in inside):
+        inside |= set(" \t\n\r\u3000")  # each blank may be normalized to that one
+    if not inside:
+        return ""
+    escaped = "".join(re.escape(character) for character in sorted(inside))
+    return f"(?![{escaped}])"
+
+
 class RustTokenizer:
     """A thread-safe Rust tokenizer: no other thread changes its truncation during a call.
 
@@ -55,14 +66,12 @@ class RustTokenizer:
         self._side = truncation_side
         # The Rust object keeps the truncation as a state: one thread sets it and cuts at a time.
         self._lock = threading.Lock()
-        inside = {character for token in added for character in token}
-        if any(map(str.isspace, inside)):  # each blank may be normalized to that one
-            inside |= set(" \t\n\r\u3000")
-        others = f"(?![{''.join(map(re.escape, sorted(inside)))}])" if inside else ""
+
+        outside_tokens = _exclude_characters_of(added)
         if boundaries is None:
-            self._boundary = re.compile(rf"(?<=\S){others}[ \n]")
+            self._boundary = re.compile(rf"(?<=\S){outside_tokens}[ \n]")
         else:
-            self._boundary = re.compile(f"{others}[{boundaries}]")
+            self._boundary = re.compile(f"{outside_tokens}[{boundaries}]")
         self._longest = sys.maxsize if longest is None else longest
 
     @_name_panics()
@@ -80,27 +89,12 @@ class RustTokenizer:
         """
         self._check(max_length, truncation, pairs is not None, add_special_tokens)
         if max_length is not None and self._side == "right":
-            if pairs is None:
-                texts = [self._beginning(text, max_length) for text in texts]
-            else:
-                both = zip(texts, pairs, strict=True)
-                starts = [self._shorten(text, pair, max_length) for text, pair in both]
-                texts, pairs = [one for one, _ in starts], [other for _, other in starts]
-        inputs: list = texts if pairs is None else list(zip(texts, pairs, strict=True))
+            texts, pairs = self._shorten_all(texts, pairs, max_length)
+
         with self._lock:
-            if max_length is None:
-                self._rust.no_truncation()
-            else:
-                # Differs from Google: of two that are as long, an odd token more goes to the
-                # second text, as transformers does; Google's _truncate_seq_pair cuts that one.
-                self._rust.enable_truncation(max_length, strategy=truncation, direction=self._side)
+            self._set_truncation(max_length, truncation)
             try:
-                if len(inputs) == 1:  # no threads for one text
-                    pair = None if pairs is None else pairs[0]
-                    return [
-                        self._rust.encode(texts[0], pair, add_special_tokens=add_special_tokens)
-                    ]
-                return self._rust.encode_batch(inputs, add_special_tokens=add_special_tokens)
+                return self._encode_locked(texts, pairs, add_special_tokens)
             except Exception:  # the Rust package's errors have no class of their own
                 if max_length is None or truncation == "longest_first":
                     raise
@@ -108,6 +102,39 @@ class RustTokenizer:
                     f"truncation={truncation!r} cannot reach max_length={max_length}: what is not "
                     "cut is too long. Take 'longest_first'"
                 ) from None
+
+    def _set_truncation(self, max_length: int | None, truncation: str) -> None:
+        if max_length is None:
+            self._rust.no_truncation()
+            return
+        # Differs from Google: of two that are as long, an odd token more goes to the
+        # second text, as transformers does; Google's _truncate_seq_pair cuts that one.
+        self._rust.enable_truncation(max_length, strategy=truncation, direction=self._side)
+
+    def _encode_locked(
+        self, texts: list[str], pairs: list[str] | None, add_special_tokens: bool
+    ) -> list[tokenizers.Encoding]:
+        """Return the encodings, while the caller holds the lock."""
+        if len(texts) == 1:  # no threads for one text
+            pair = None if pairs is None else pairs[0]
+            return [self._rust.encode(texts[0], pair, add_special_tokens=add_special_tokens)]
+
+        inputs: list = texts if pairs is None else list(zip(texts, pairs, strict=True))
+        return self._rust.encode_batch(inputs, add_special_tokens=add_special_tokens)
+
+    def _shorten_all(
+        self, texts: list[str], pairs: list[str] | None, max_length: int
+    ) -> tuple[list[str], list[str] | None]:
+        """Return the starts of texts and their pairs that give the same tokens when truncated."""
+        if pairs is None:
+            return [self._beginning(text, max_length) for text in texts], None
+
+        short_texts, short_pairs = [], []
+        for text, pair in zip(texts, pairs, strict=True):
+            short_text, short_pair = self._shorten(text, pair, max_length)
+            short_texts.append(short_text)
+            short_pairs.append(short_pair)
+        return short_texts, short_pairs
 
     def _shorten(self, text: str, pair: str, max_length: int) -> tuple[str, str]:
         """Return the starts of a text and its pair that give the same tokens when truncated.
@@ -117,6 +144,7 @@ class RustTokenizer:
         """
         if len(text) + len(pair) <= 4 * max_length:
             return text, pair
+
         if len(text) <= _SHORT:
             count = self._count(text)
             pair_count = self._count(self._beginning(pair, max(max_length, count)))
@@ -124,7 +152,8 @@ class RustTokenizer:
             pair_count = self._count(pair)
             count = self._count(self._beginning(text, max(max_length, pair_count)))
         else:
-            count, pair_count = self._count_in_chunks(text), self._count_in_chunks(pair)
+            count = self._count_in_chunks(text)
+            pair_count = self._count_in_chunks(pair)
 
         if count < pair_count:
             text = self._trim(text, max_length)
@@ -161,11 +190,12 @@ class RustTokenizer:
         end = max(_SHORT, 16 * max_length)
         while end < len(text):
             boundary = self._boundary.search(text, end, 2 * end)
-            # More than one token beyond: "[CLS]" and the like take no more room than these two.
-            if boundary and self._count(beginning := text[: boundary.start()]) > max_length:
-                return beginning
-            is_cheaper = boundary is None and self._longest * end < len(text)
-            if is_cheaper and self._is_stable(text, end, max_length):
+            if boundary:
+                beginning = text[: boundary.start()]
+                # More than one token beyond: "[CLS]" and the like take no more room than these two.
+                if self._count(beginning) > max_length:
+                    return beginning
+            elif self._longest * end < len(text) and self._is_stable(text, end, max_length):
                 return text[:end]
             end *= 8
         return text
@@ -176,11 +206,14 @@ class RustTokenizer:
         One of these places is the end of a token in the whole text, since no token is longer than
         `longest`; and what stands before the end of a token is tokenized as it is alone.
         """
+        count = max_length + 1
         first = None
         for cut in range(end - self._longest, end + 1):
             encoding = self._encode_whole(text[:cut])
-            tokens = encoding.ids[: max_length + 1], encoding.offsets[: max_length + 1]
-            if len(tokens[0]) <= max_length or first not in (None, tokens):
+            if len(encoding.ids) < count:
+                return False
+            tokens = encoding.ids[:count], encoding.offsets[:count]
+            if first not in (None, tokens):
                 return False
             first = tokens
         return True
@@ -212,14 +245,15 @@ class RustTokenizer:
             raise ValueError("truncation='only_second' needs a pair, got one text")
         if max_length is None:
             return
+
         max_length = require_positive("max_length", max_length)
         frame = self._rust.num_special_tokens_to_add(is_pair) if add_special_tokens else 0
         if max_length < frame:  # transformers cuts nothing then, and says nothing
             with self._lock:
                 self._rust.no_truncation()
-                first, *others = self._rust.encode("", "" if is_pair else None).tokens
-            many = {1: "", 2: "two ", 3: "three "}.get(len(others), "")
+                first, *ends = self._rust.encode("", "" if is_pair else None).tokens
+            many = {1: "", 2: "two ", 3: "three "}.get(len(ends), "")
             raise ValueError(
-                f"max_length must be at least {frame}, to hold {first} and {many}{others[-1]}, got "
+                f"max_length must be at least {frame}, to hold {first} and {many}{ends[-1]}, got "
                 f"{max_length}"
             )

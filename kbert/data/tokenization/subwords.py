@@ -15,10 +15,10 @@ import tokenizers
 from kbert.data.tokenization.rust_tokenizer import RustTokenizer
 from kbert.data.tokenization.vocabulary import (
     ADDED_TOKEN,
-    ADDED_TOKEN_FLAGS,
     check_special_tokens,
     check_truncation,
     no_token,
+    rust_added_token,
     truncation_config,
 )
 from kbert.io import bounds
@@ -77,16 +77,11 @@ class Subwords:
         if kind not in KINDS:
             raise ValueError(f"{self.source}: the model must be {' or '.join(KINDS)}, got {kind}")
         object.__setattr__(self, "kind", kind)
-        lowercase = '"Lowercase"' in json.dumps(values.get("normalizer"))
-        object.__setattr__(self, "lowercase", lowercase and not self._is_made_anew)
+        has_lowercase = '"Lowercase"' in json.dumps(values.get("normalizer"))
+        object.__setattr__(self, "lowercase", has_lowercase and not self._is_made_anew)
+
         for entry in self.added:
-            js.check(entry, ADDED_TOKEN, self.source, "an added token")
-            token_id = self.rust.token_to_id(entry["content"])
-            if entry.get("id", token_id) != token_id:
-                raise ValueError(
-                    f"{self.source}: the added token {entry['content']!r} must have the id "
-                    f"{token_id}, got {entry['id']}"
-                )
+            self._check_added(entry)
         check_special_tokens(self.special_tokens, self.all_tokens, self.source)
         ends = self.special_tokens["cls"], self.special_tokens["sep"]
         frame = self.rust.encode("").tokens
@@ -94,6 +89,16 @@ class Subwords:
             raise ValueError(
                 f"{self.source}: the template must put {' and '.join(ends)} around a text, got "
                 f"{' '.join(frame) or 'none'}"
+            )
+
+    def _check_added(self, entry: dict) -> None:
+        """Raise a ValueError for an added token with the id of another."""
+        js.check(entry, ADDED_TOKEN, self.source, "an added token")
+        token_id = self.rust.token_to_id(entry["content"])
+        if entry.get("id", token_id) != token_id:
+            raise ValueError(
+                f"{self.source}: the added token {entry['content']!r} must have the id "
+                f"{token_id}, got {entry['id']}"
             )
 
     @property
@@ -119,19 +124,11 @@ class Subwords:
         rust.no_padding()
         if self._is_made_anew:
             self._make_anew(rust)
-        known = {token.content for token in rust.get_added_tokens_decoder().values()}
-        for entry in self.added:
-            if entry["content"] not in known:
-                flags = {flag: entry[flag] for flag in ADDED_TOKEN_FLAGS if flag in entry}
-                rust.add_tokens([tokenizers.AddedToken(entry["content"], **flags)])
-                known.add(entry["content"])
-        here = {r: t for r, t in self.special_tokens.items() if rust.token_to_id(t) is not None}
-        for role, token in here.items():
-            if token not in known:
-                added = tokenizers.AddedToken(token, lstrip=role == "mask", special=True)
-                rust.add_special_tokens([added])
-        is_known = self.tokenizer_class is None or self._is_made_anew
-        if rust.post_processor is None and is_known and {"cls", "sep"} <= set(here):
+
+        present = self._add_tokens(rust)
+        is_known_class = self.tokenizer_class is None or self._is_made_anew
+        has_frame = "cls" in present and "sep" in present
+        if rust.post_processor is None and is_known_class and has_frame:
             rust.post_processor = _roberta_template(
                 rust,
                 self.special_tokens,
@@ -140,18 +137,38 @@ class Subwords:
             )
         return rust
 
+    def _add_tokens(self, rust: tokenizers.Tokenizer) -> dict[str, str]:
+        """Add the tokens of `added` and the special ones; return those by role that have an id."""
+        known = {token.content for token in rust.get_added_tokens_decoder().values()}
+        for entry in self.added:
+            if entry["content"] not in known:
+                rust.add_tokens([rust_added_token(entry)])
+                known.add(entry["content"])
+
+        present = {}
+        for role, token in self.special_tokens.items():
+            if rust.token_to_id(token) is not None:
+                present[role] = token
+        for role, token in present.items():
+            if token not in known:
+                added = tokenizers.AddedToken(token, lstrip=role == "mask", special=True)
+                rust.add_special_tokens([added])
+        return present
+
     def _make_anew(self, rust: tokenizers.Tokenizer) -> None:
         """Replace all but the tokens, as RobertaTokenizer and XLMRobertaTokenizer do."""
         normalizers = _list_normalizers(rust.normalizer)
-        rust.normalizer = rust.post_processor = None
+        rust.normalizer = None
+        rust.post_processor = None
         if self.kind == "BPE":
             spaced = self.settings.get("add_prefix_space", False)
             rust.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
             return
-        rust.normalizer = next(
-            (one for one in normalizers if isinstance(one, tokenizers.normalizers.Precompiled)),
-            None,
-        )
+
+        for normalizer in normalizers:
+            if isinstance(normalizer, tokenizers.normalizers.Precompiled):
+                rust.normalizer = normalizer
+                break
         scheme = "always" if self.settings.get("add_prefix_space", True) else "never"
         rust.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
             [
@@ -168,22 +185,27 @@ class Subwords:
             raise ValueError(
                 f"{self.source}: ids must be below {bounds.LINES:,}, got {count - 1:,}"
             )
-        return tuple(
-            self.rust.id_to_token(token_id) or no_token(token_id) for token_id in range(count)
-        )
+
+        tokens = []
+        for token_id in range(count):
+            token = self.rust.id_to_token(token_id)
+            tokens.append(token or no_token(token_id))
+        return tuple(tokens)
 
     def engine(self) -> RustTokenizer:
         """Rust tokenizer that encodes."""
         added = [token.content for token in self.rust.get_added_tokens_decoder().values()]
-        longest = max(map(len, self.all_tokens))
+        longest = max(len(token) for token in self.all_tokens)
         return RustTokenizer(self.rust, added, self.truncation_side, longest=longest)
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """Return the values of transformers' `tokenizer_config.json`."""
         config: dict = {"tokenizer_class": self.tokenizer_class or "PreTrainedTokenizerFast"}
         config |= self.settings
-        config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
-        config |= {"bos_token": config["cls_token"], "eos_token": config["sep_token"]}
+        for role, token in self.special_tokens.items():
+            config[f"{role}_token"] = token
+        config["bos_token"] = config["cls_token"]
+        config["eos_token"] = config["sep_token"]
         return config | truncation_config(self, max_length)
 
 
@@ -203,24 +225,31 @@ def join_merges(path: Path, special: dict[str, str], settings: dict) -> str:
     except Exception as error:
         why = " ".join(str(error).split())
         raise ValueError(f"{path} must go with its merges.txt, got: {why}") from None
+
+    spaced = bool(settings.get("add_prefix_space"))
+    trimmed = settings.get("trim_offsets") is not False
     rust = tokenizers.Tokenizer(model)
-    spaced, trimmed = settings.get("add_prefix_space"), settings.get("trim_offsets")
-    rust.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=bool(spaced))
+    rust.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     rust.decoder = tokenizers.decoders.ByteLevel()
     if all(rust.token_to_id(special[role]) is not None for role in ("cls", "sep")):
-        rust.post_processor = _roberta_template(rust, special, bool(spaced), trimmed is not False)
+        rust.post_processor = _roberta_template(rust, special, spaced, trimmed)
     return rust.to_str()
 
 
 def _list_normalizers(normalizer) -> list:
     """Return the normalizers in a sequence, or the one that there is."""
+    if normalizer is None:
+        return []
     if isinstance(normalizer, tokenizers.normalizers.Sequence):
         return [normalizer[index] for index in range(len(normalizer))]
-    return [] if normalizer is None else [normalizer]
+    return [normalizer]
 
 
 def _roberta_template(rust, special: dict[str, str], spaced: bool = False, trimmed: bool = True):
-    sep, cls = ((special[role], rust.token_to_id(special[role])) for role in ("sep", "cls"))
+    cls, sep = special["cls"], special["sep"]
     return tokenizers.processors.RobertaProcessing(
-        sep, cls, trim_offsets=trimmed, add_prefix_space=spaced
+        (sep, rust.token_to_id(sep)),
+        (cls, rust.token_to_id(cls)),
+        trim_offsets=trimmed,
+        add_prefix_space=spaced,
     )

@@ -14,7 +14,7 @@ are not known as such; a word of 101 to 200 characters is [UNK]; and "[MASK]" in
 import json
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -71,12 +71,17 @@ class Tokenizer(Answering):
         self.tokens = vocabulary.all_tokens
         self.vocab_size = len(self.tokens)
         self._ids = {token: index for index, token in enumerate(self.tokens)}
-        special = {role: self._ids[token] for role, token in vocabulary.special_tokens.items()}
-        self.pad_id, self.unk_id = special["pad"], special["unk"]
-        self.cls_id, self.sep_id, self.mask_id = special["cls"], special["sep"], special["mask"]
+
+        special = vocabulary.special_tokens
+        self.pad_id = self._ids[special["pad"]]
+        self.unk_id = self._ids[special["unk"]]
+        self.cls_id = self._ids[special["cls"]]
+        self.sep_id = self._ids[special["sep"]]
+        self.mask_id = self._ids[special["mask"]]
+
         self._pieces = vocabulary.engine()
         self._may_shorten = may_shorten([entry["content"] for entry in vocabulary.added])
-        (pair,) = self._pieces.encode([""], [""], True, None, "longest_first")
+        [pair] = self._pieces.encode([""], [""], True, None, "longest_first")
         self._segments = getattr(vocabulary, "segments", True)
         self.between_ids = pair.ids[1:-1]
         self.second_segment = pair.type_ids[-1] if self._segments else 0
@@ -157,10 +162,13 @@ class Tokenizer(Answering):
                 the special tokens; `truncation` cannot reach `max_length`.
         """
         check_text(text, "text")
+        pairs = None
         if pair is not None:
             check_text(pair, "pair")
-        texts, pairs = [text], None if pair is None else [pair]
-        return self._encode(texts, pairs, add_special_tokens, max_length, truncation)[0]
+            pairs = [pair]
+
+        [encoding] = self._encode([text], pairs, add_special_tokens, max_length, truncation)
+        return encoding
 
     @answer_old_names
     def encode_batch(
@@ -193,29 +201,16 @@ class Tokenizer(Answering):
                 text with the padding token in it, which a model would not attend to.
         """
         texts = _list_texts(texts, "texts")
-        pairs = None if pairs is None else _list_texts(pairs, "pairs")
-        if pairs is not None and len(pairs) != len(texts):
-            raise ValueError(f"pairs must be as many as texts, {len(texts)}, got {len(pairs)}")
-        check_choice(padding, PADDINGS, "padding")
-        if padding == "max_length" and max_length is None:
-            raise ValueError("padding='max_length' needs max_length, got None")
-        if pad_to_multiple_of is not None:
-            require_positive("pad_to_multiple_of", pad_to_multiple_of)
-            if max_length is not None and max_length % pad_to_multiple_of:  # S would be longer
-                raise ValueError(
-                    f"max_length must be a multiple of pad_to_multiple_of={pad_to_multiple_of}, "
-                    f"got {max_length}"
-                )
+        if pairs is not None:
+            pairs = _list_texts(pairs, "pairs")
+            if len(pairs) != len(texts):
+                raise ValueError(f"pairs must be as many as texts, {len(texts)}, got {len(pairs)}")
+        _check_padding(padding, max_length, pad_to_multiple_of)
+
         encodings = self._encode(texts, pairs, add_special_tokens, max_length, truncation)
-        for index, encoding in enumerate(encodings):
-            if self.pad_id in encoding.ids:  # transformers attends to it; kbert's graph would not
-                token = self.tokens[self.pad_id]
-                text = texts[index] if pairs is None or token in texts[index] else pairs[index]
-                raise ValueError(
-                    f"a text must not hold {token!r}, the padding token, because attention leaves "
-                    f"it out: take it out of {js.short_repr(text)}"
-                )
-        length = max(map(len, encodings), default=0)
+        self._refuse_padding_tokens(encodings, texts, pairs)
+
+        length = max((len(encoding) for encoding in encodings), default=0)
         if padding == "max_length" and max_length is not None:
             length = max_length
         length += -length % (pad_to_multiple_of or 1)
@@ -223,23 +218,54 @@ class Tokenizer(Answering):
         segment_ids = pad_sequences([encoding.segment_ids for encoding in encodings], length, 0)
         return EncodedBatch(encodings, token_ids, segment_ids)
 
+    def _refuse_padding_tokens(
+        self, encodings: list[Encoding], texts: list[str], pairs: list[str] | None
+    ) -> None:
+        """Raise a ValueError for a text that holds the padding token.
+
+        transformers attends to it; kbert's graph would not.
+        """
+        token = self.tokens[self.pad_id]
+        for index, encoding in enumerate(encodings):
+            if self.pad_id not in encoding.ids:
+                continue
+
+            text = texts[index]
+            if pairs is not None and token not in text:
+                text = pairs[index]
+            raise ValueError(
+                f"a text must not hold {token!r}, the padding token, because attention leaves "
+                f"it out: take it out of {js.short_repr(text)}"
+            )
+
     def _encode(self, texts: list[str], pairs: list[str] | None, *options) -> list[Encoding]:
         """Encode by the Rust tokenizer, long runs shortened."""
         short, cuts = self._shorten(texts)
-        short_pairs, pair_cuts = (None, None) if pairs is None else self._shorten(pairs)
-        of_texts = zip(cuts) if pair_cuts is None else zip(cuts, pair_cuts, strict=True)
+        cuts_by_text: list[Sequence[Cuts]]
+        if pairs is None:
+            short_pairs = None
+            cuts_by_text = [(text_cuts,) for text_cuts in cuts]
+        else:
+            short_pairs, pair_cuts = self._shorten(pairs)
+            cuts_by_text = list(zip(cuts, pair_cuts, strict=True))
+
         encoded = self._pieces.encode(short, short_pairs, *options)
         return [
-            Encoding(encoding, self._segments, gone)
-            for encoding, gone in zip(encoded, of_texts, strict=True)
+            Encoding(encoding, self._segments, text_cuts)
+            for encoding, text_cuts in zip(encoded, cuts_by_text, strict=True)
         ]
 
     def _shorten(self, texts: list[str]) -> tuple[list[str], list[Cuts]]:
         vocabulary = self.vocabulary
-        if not (self._may_shorten and isinstance(vocabulary, Vocabulary)):
+        if not isinstance(vocabulary, Vocabulary) or not self._may_shorten:
             return texts, [[] for _ in texts]
-        both = [shorten(text, vocabulary.max_word_chars) for text in texts]
-        return [text for text, _ in both], [cuts for _, cuts in both]
+
+        short_texts, cuts = [], []
+        for text in texts:
+            short_text, text_cuts = shorten(text, vocabulary.max_word_chars)
+            short_texts.append(short_text)
+            cuts.append(text_cuts)
+        return short_texts, cuts
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Decode ids (S,) to text: join the pieces, no space before punctuation.
@@ -301,6 +327,7 @@ class Tokenizer(Answering):
             files["vocab.txt"] = "".join(f"{token}\n" for token in self.tokens)
         files["tokenizer.json"] = self._pieces.to_json()
         files["tokenizer_config.json"] = json.dumps(values, indent=2) + "\n"
+
         if not overwrite:
             for name in files:
                 refuse_existing(Path(folder, name))
@@ -331,6 +358,21 @@ def _clean_up(text: str) -> str:
     for ending in ("n't", "'m", "'s", "'ve", "'re"):
         text = text.replace(f" {ending}", ending)
     return text
+
+
+def _check_padding(padding: str, max_length: int | None, pad_to_multiple_of: int | None) -> None:
+    check_choice(padding, PADDINGS, "padding")
+    if padding == "max_length" and max_length is None:
+        raise ValueError("padding='max_length' needs max_length, got None")
+    if pad_to_multiple_of is None:
+        return
+
+    require_positive("pad_to_multiple_of", pad_to_multiple_of)
+    if max_length is not None and max_length % pad_to_multiple_of:  # S would be longer
+        raise ValueError(
+            f"max_length must be a multiple of pad_to_multiple_of={pad_to_multiple_of}, "
+            f"got {max_length}"
+        )
 
 
 def _list_texts(texts: Iterable[str], name: str) -> list[str]:

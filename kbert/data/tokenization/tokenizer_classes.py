@@ -17,8 +17,20 @@ _BY_BERTS_RULES = (*_BERTS, "ConvBert")  # that read vocab.txt so; others (MeCab
 # Classes of WordPiece with rules of their own. Every other class, PreTrainedTokenizerFast and names
 # that transformers does not know among them, takes tokenizer.json as it is.
 _OTHER_RULES = (
-    *("BertJapanese", "DPRReader", "Funnel", "Herbert", "LayoutLMv2", "MPNet", "ProphetNet"),
-    *("Roberta", "RoCBert", "RoFormer", "Splinter", "Tapas", "XLMRoberta", "Camembert"),
+    "BertJapanese",
+    "DPRReader",
+    "Funnel",
+    "Herbert",
+    "LayoutLMv2",
+    "MPNet",
+    "ProphetNet",
+    "Roberta",
+    "RoCBert",
+    "RoFormer",
+    "Splinter",
+    "Tapas",
+    "XLMRoberta",
+    "Camembert",
 )
 # transformers' class where no file names one (tokenization_auto.py, TOKENIZER_MAPPING_NAMES)
 _CLASSES_OF_TYPES = {
@@ -43,7 +55,8 @@ def find_class(path: Path, config: dict) -> tuple[str | None, str | None]:
     file = path.with_name("config.json")
     values = js.read(file, _CONFIG) if file.is_file() else {}
     named = config.get("tokenizer_class") or values.get("tokenizer_class")
-    return named, named or _CLASSES_OF_TYPES.get(values.get("model_type") or "")
+    model_type = values.get("model_type") or ""
+    return named, named or _CLASSES_OF_TYPES.get(model_type)
 
 
 def check_vocabulary_class(class_name: str | None, path: Path) -> None:
@@ -73,12 +86,14 @@ def follow_class(
         _take_as_it_is(arguments, settings)
     if class_name is None:
         return
+
     if kind not in _BERTS and arguments["frame"] is None:
         raise ValueError(
             f"{path} must have a post_processor that puts [CLS] and [SEP] around a text, got none, "
             f"and {class_name} adds none"
         )
-    if kind not in (*_BERTS, "ConvBert") or kind == "DistilBert":
+    has_segments_by_default = kind in (*_BERTS, "ConvBert") and kind != "DistilBert"
+    if not has_segments_by_default:
         settings["segments"] = SEGMENTS in (config.get("model_input_names") or ())
 
 
@@ -93,8 +108,9 @@ def _make_anew(arguments: dict, config: dict) -> None:
         del arguments[rule]
     # Where tokenizer_config.json says nothing, the class lowercases, even what the file says is
     # cased: then the caller must choose.
-    arguments |= {"lowercase": arguments["lowercase"] or None}
-    arguments |= {"special_tokens": {}, "frame": None}
+    arguments["lowercase"] = arguments["lowercase"] or None
+    arguments["special_tokens"] = {}
+    arguments["frame"] = None
     if config.get("added_tokens_decoder") is not None:
         arguments["added"] = ()
 

@@ -7,7 +7,9 @@ these, `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from kbert.data.tokenization.subwords import CLASS_SETTINGS, KINDS, Subwords, join_merges
 from kbert.data.tokenization.subwords import SPECIAL_TOKENS as SUBWORD_TOKENS
@@ -34,32 +36,36 @@ from kbert.io.interrupted_saves import open_whole
 # Of a tokenizer.json: first what of them it is, then what a BERT's must be.
 _COMPONENTS = ("model", "normalizer", "pre_tokenizer", "post_processor")
 _OF_A_KIND = js.or_null(js.fields(optional={"type": js.or_null(js.TEXT)}))
-_DIRECTION = js.or_null(js.fields(optional={"direction": js.or_null(js.one_of("Right", "Left"))}))
-_TOKENIZER = js.fields(optional=dict.fromkeys(_COMPONENTS, _OF_A_KIND) | {"truncation": _DIRECTION})
+_SIDE = js.or_null(js.one_of("Right", "Left"))
+_TRUNCATION = js.or_null(js.fields(optional={"direction": _SIDE}))
+_TOKENIZER = js.fields(
+    optional=dict.fromkeys(_COMPONENTS, _OF_A_KIND) | {"truncation": _TRUNCATION}
+)
 _LISTED = js.fields({"content": js.TEXT, "id": js.whole()}, FLAGS)
+_WORDPIECE = js.fields(
+    {"vocab": js.mapping_of(js.whole(), "ids by token")},
+    {"unk_token": js.TEXT, "max_input_chars_per_word": js.whole(1)},
+)
+_NORMALIZER = js.fields(
+    optional={
+        "clean_text": js.one_of(True),
+        "handle_chinese_chars": js.FLAG,
+        "lowercase": js.or_null(js.FLAG),
+        "strip_accents": js.or_null(js.FLAG),
+    }
+)
 _BERT_TOKENIZER = js.fields(
-    {
-        "model": js.fields(
-            {"vocab": js.mapping_of(js.whole(), "ids by token")},
-            {"unk_token": js.TEXT, "max_input_chars_per_word": js.whole(1)},
-        ),
-        "normalizer": js.fields(
-            optional={
-                "clean_text": js.one_of(True),
-                "handle_chinese_chars": js.FLAG,
-                "lowercase": js.or_null(js.FLAG),
-                "strip_accents": js.or_null(js.FLAG),
-            }
-        ),
-    },
+    {"model": _WORDPIECE, "normalizer": _NORMALIZER},
     {"added_tokens": js.or_null(js.list_of(_LISTED))},
 )
 _PIECE = js.fields({"id": js.TEXT, "type_id": js.whole()})
-_PIECES = js.list_of(
-    js.either(*(js.fields({kind: _PIECE}, closed=True) for kind in ("SpecialToken", "Sequence")))
-)
+_SPECIAL_PIECE = js.fields({"SpecialToken": _PIECE}, closed=True)
+_TEXT_PIECE = js.fields({"Sequence": _PIECE}, closed=True)
+_PIECES = js.list_of(js.either(_SPECIAL_PIECE, _TEXT_PIECE))
 _TEMPLATE = js.fields({"single": _PIECES, "pair": _PIECES})
-_NAME = js.or_null(js.either(js.TEXT, js.fields({"content": js.TEXT}, FLAGS)))
+_NAMED = js.fields({"content": js.TEXT}, FLAGS)
+_NAME = js.or_null(js.either(js.TEXT, _NAMED))
+_NAMES = js.either(js.list_of(_NAME), js.mapping_of(_NAME))
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
 _CLEANING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 _NO_LIMIT = 1e9  # tokens; transformers writes 1e30 where a tokenizer has no limit
@@ -67,7 +73,7 @@ _LENGTH = js.or_null(js.either(js.whole(1), js.number(_NO_LIMIT, 1e31)))
 # of special_tokens_map.json and tokenizer_config.json
 _SETTINGS = js.fields(
     optional={f"{role}_token": _NAME for role in SPECIAL_TOKENS}
-    | dict.fromkeys(_EXTRA, js.or_null(js.either(js.list_of(_NAME), js.mapping_of(_NAME))))
+    | dict.fromkeys(_EXTRA, js.or_null(_NAMES))
     | dict.fromkeys(_CLEANING, js.or_null(js.FLAG))
     | {
         "tokenizer_class": js.or_null(js.TEXT),
@@ -79,7 +85,7 @@ _SETTINGS = js.fields(
         "model_input_names": js.or_null(js.list_of(js.TEXT)),
         "clean_up_tokenization_spaces": js.or_null(js.FLAG),
         "added_tokens_decoder": js.or_null(
-            js.mapping_of(js.fields({"content": js.TEXT}, FLAGS), "tokens by id", keys="[0-9]{1,9}")
+            js.mapping_of(_NAMED, "tokens by id", keys="[0-9]{1,9}")
         ),
     }
 )
@@ -103,45 +109,71 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
 
 
 def _read_file(path: Path, rules: dict) -> Vocabulary | Subwords:
+    is_vocab_json = path.name == "vocab.json"
+    is_tokenizer_json = path.suffix == ".json" and not is_vocab_json
     values: dict = {}
-    if path.suffix == ".json" and path.name != "vocab.json":
+    if is_tokenizer_json:
         values = js.read(path, _TOKENIZER)
         setting_keys.check_settings("tokenizer.json", values, str(path))
     config = _read_beside(path, "tokenizer_config.json", _SETTINGS)
     settings = _read_settings(path, values, config)
     rules = {key: rule for key, rule in rules.items() if rule is not None}
-    if path.name == "vocab.json" or (values.get("model") or {}).get("type") in KINDS:
+
+    model = values.get("model") or {}
+    if is_vocab_json or model.get("type") in KINDS:
         return _subwords(path, settings, config, rules)
-    named, class_name = find_class(path, config)
-    if path.suffix == ".json":
-        arguments = _wordpiece_of(values, path)
-        follow_class(class_name, arguments, settings, config, path)
-    else:
-        check_vocabulary_class(named, path)
-        arguments = {"tokens": read_tokens(path)}
-    sources = (arguments, settings, rules)
-    names = {role: name for s in sources for role, name in s.get("special_tokens", {}).items()}
-    listed = arguments.get("added", ())
-    ids = {(entry["content"], entry["id"]) for entry in listed}
-    ids |= {(entry["content"], None) for entry in listed}  # without an id it is the same
-    others = (e for e in settings["added"] if (e["content"], e.get("id")) not in ids)
-    arguments |= settings | {"added": (*listed, *others)} | rules | {"special_tokens": names}
+
+    arguments = _wordpiece_arguments(path, values, settings, config)
+    frame = arguments.pop("frame", None)
+    clean_up = bool(config.get("clean_up_tokenization_spaces"))
+    arguments = {"clean_up": clean_up} | _merge_arguments(arguments, settings, rules)
     if arguments.get("lowercase") is None:
         raise UnknownCasing(
             f"{path}: its files do not say whether the vocabulary is uncased (do_lower_case in "
             "tokenizer_config.json): give lowercase=True (uncased) or lowercase=False (cased), on "
             "the command line --uncased or --cased"
         )
-    frame = arguments.pop("frame", None)
-    arguments.setdefault("clean_up", bool(config.get("clean_up_tokenization_spaces")))
+
     vocabulary = Vocabulary(**arguments, source=str(path))
     special = vocabulary.special_tokens["cls"], vocabulary.special_tokens["sep"]
     if frame not in (None, special):
+        got = " and ".join(js.short_repr(token) for token in frame)
         raise ValueError(
-            f"{path}: the template must put {' and '.join(special)} around a text, got "
-            f"{' and '.join(map(js.short_repr, frame))}"
+            f"{path}: the template must put {' and '.join(special)} around a text, got {got}"
         )
     return vocabulary
+
+
+def _wordpiece_arguments(path: Path, values: dict, settings: dict, config: dict) -> dict:
+    """Return what a tokenizer.json or a vocab.txt says, as far as it counts for its class.
+
+    What does not count is removed from `settings`, those of `config`.
+    """
+    named, class_name = find_class(path, config)
+    if path.suffix == ".json":
+        arguments = _wordpiece_of(values, path)
+        follow_class(class_name, arguments, settings, config, path)
+        return arguments
+
+    check_vocabulary_class(named, path)
+    return {"tokens": read_tokens(path)}
+
+
+def _merge_arguments(arguments: dict, settings: dict, rules: dict) -> dict:
+    """Return the arguments of `Vocabulary`: later ones go before, special tokens by their role."""
+    names: dict[str, str] = {}
+    for source in (arguments, settings, rules):
+        names |= source.get("special_tokens", {})
+
+    listed = arguments.get("added", ())
+    known = {(entry["content"], entry["id"]) for entry in listed}
+    known |= {(entry["content"], None) for entry in listed}  # without an id it is the same
+    added = list(listed)
+    for entry in settings["added"]:
+        if (entry["content"], entry.get("id")) not in known:
+            added.append(entry)
+
+    return arguments | settings | {"added": tuple(added)} | rules | {"special_tokens": names}
 
 
 def _find_file(path: Path) -> Path:
@@ -164,17 +196,27 @@ def _subwords(path: Path, settings: dict, config: dict, rules: dict) -> Subwords
     names = settings["special_tokens"] | rules.pop("special_tokens", {})
     _, class_name = find_class(path, config)
     bounds.check_size(path, bounds.TEXT)
+    if path.name == "vocab.json":
+        text = join_merges(path, SUBWORD_TOKENS | names, config)
+    else:
+        text = path.read_text(encoding="utf-8-sig")
+    class_settings = {}
+    for key in CLASS_SETTINGS:
+        if config.get(key) is not None:
+            class_settings[key] = config[key]
+
     subwords = Subwords(
-        text=join_merges(path, SUBWORD_TOKENS | names, config)
-        if path.name == "vocab.json"
-        else path.read_text(encoding="utf-8-sig"),
+        text=text,
         special_tokens=names,
         tokenizer_class=class_name,
-        settings={key: config[key] for key in CLASS_SETTINGS if config.get(key) is not None},
+        settings=class_settings,
+        added=settings["added"],
+        max_length=settings["max_length"],
+        truncation_side=settings["truncation_side"],
         source=str(path),
-        **{key: settings[key] for key in ("added", "max_length", "truncation_side")},
     )
-    if rules.pop("lowercase", subwords.lowercase) != subwords.lowercase or rules:
+    lowercase = rules.pop("lowercase", subwords.lowercase)
+    if lowercase != subwords.lowercase or rules:
         raise ValueError(
             f"{path}: a {subwords.kind} tokenizer has no lowercase and no other rules of "
             "WordPiece: leave them out"
@@ -188,29 +230,12 @@ def _wordpiece_of(values: dict, path: Path) -> dict:
     if model is None:
         keys = ", ".join(list(values)[:20]) or "no keys"
         raise ValueError(f"{path} must be a file of the Rust tokenizers, with a model, got {keys}")
-    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None)
-    if kind != "WordPiece" or model.get("continuing_subword_prefix", "##") != "##":
-        kind = f"{kind}, prefix {js.short_repr(model.get('continuing_subword_prefix'))}"
-        raise ValueError(f"{path}: the model must be WordPiece with prefix '##', got {kind}")
-    for part, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
-        kind = (values.get(part) or {}).get("type")
-        if kind != expected:
-            raise ValueError(f"{path}: the {part} must be {expected}, got {kind}")
+    _check_components(values, path)
     js.check(values, _BERT_TOKENIZER, str(path))
-    ids = model["vocab"]
-    count = max(ids.values(), default=-1) + 1
-    if count > bounds.LINES:
-        raise ValueError(f"{path}: ids must be below {bounds.LINES:,}, got {count - 1:,}")
-    by_id = {token_id: token for token, token_id in ids.items()}
-    for token, token_id in ids.items():
-        if by_id[token_id] != token:
-            raise ValueError(
-                f"{path}: each token must have its own id, got {token_id} for {token!r} and for "
-                f"{by_id[token_id]!r}"
-            )
+
     normalizer = values["normalizer"]
     return {
-        "tokens": tuple(by_id.get(token_id, no_token(token_id)) for token_id in range(count)),
+        "tokens": _tokens_by_id(model["vocab"], path),
         "lowercase": normalizer.get("lowercase"),
         "strip_accents": normalizer.get("strip_accents"),
         "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
@@ -221,6 +246,39 @@ def _wordpiece_of(values: dict, path: Path) -> dict:
     }
 
 
+def _check_components(values: dict, path: Path) -> None:
+    """Raise a ValueError for a tokenizer.json of other components than BERT's WordPiece."""
+    model = values["model"]
+    default = "WordPiece" if "max_input_chars_per_word" in model else None
+    kind = model.get("type", default)
+    if kind != "WordPiece" or model.get("continuing_subword_prefix", "##") != "##":
+        prefix = js.short_repr(model.get("continuing_subword_prefix"))
+        raise ValueError(
+            f"{path}: the model must be WordPiece with prefix '##', got {kind}, prefix {prefix}"
+        )
+
+    for part, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
+        kind = (values.get(part) or {}).get("type")
+        if kind != expected:
+            raise ValueError(f"{path}: the {part} must be {expected}, got {kind}")
+
+
+def _tokens_by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
+    """Return the tokens in the order of their ids; an id without a token has a name of its own."""
+    count = max(ids.values(), default=-1) + 1
+    if count > bounds.LINES:
+        raise ValueError(f"{path}: ids must be below {bounds.LINES:,}, got {count - 1:,}")
+
+    by_id = {token_id: token for token, token_id in ids.items()}
+    for token, token_id in ids.items():
+        if by_id[token_id] != token:
+            raise ValueError(
+                f"{path}: each token must have its own id, got {token_id} for {token!r} and for "
+                f"{by_id[token_id]!r}"
+            )
+    return tuple(by_id.get(token_id, no_token(token_id)) for token_id in range(count))
+
+
 def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
     """Return [CLS] and [SEP], as a template puts them around texts; None: there is no template.
 
@@ -228,23 +286,37 @@ def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
     """
     if not template or template.get("type") == "BertProcessing":
         return None
-    if (kind := template.get("type")) != "TemplateProcessing":
+    kind = template.get("type")
+    if kind != "TemplateProcessing":
         raise ValueError(f"{path}: the post_processor must be a template, got {kind}")
     js.check(template, _TEMPLATE, str(path), "post_processor")
+
     for name, expected in (("single", "S0 A0 S0"), ("pair", "S0 A0 S0 B1 S1")):
-        pieces = [next(iter(part.items())) for part in template[name]]
-        got = " ".join(
-            ("S" if kind == "SpecialToken" else part["id"]) + str(part["type_id"])
-            for kind, part in pieces
-        )
+        got = _describe_pieces(template[name])
         if got != expected:
             raise ValueError(f"{path}: the template of a {name} must be BERT's, got {got}")
-    special = [p["SpecialToken"]["id"] for p in template["pair"] if "SpecialToken" in p]
-    if special[:2] != [p["SpecialToken"]["id"] for p in template["single"] if "SpecialToken" in p]:
+
+    cls, *ends = _special_pieces(template["pair"])
+    if [cls, ends[0]] != _special_pieces(template["single"]):
         raise ValueError(f"{path}: the templates must have the same special tokens, got others")
-    if special[1] != special[2]:
-        raise ValueError(f"{path}: the template must end both texts alike, got {special[1:]}")
-    return special[0], special[1]
+    if ends[0] != ends[1]:
+        raise ValueError(f"{path}: the template must end both texts alike, got {ends}")
+    return cls, ends[0]
+
+
+def _describe_pieces(pieces: list[dict]) -> str:
+    """Return a template as text, such as "S0 A0 S0": S is a special token, a digit the segment."""
+    described = []
+    for piece in pieces:
+        [(kind, values)] = piece.items()
+        symbol = "S" if kind == "SpecialToken" else values["id"]
+        described.append(f"{symbol}{values['type_id']}")
+    return " ".join(described)
+
+
+def _special_pieces(pieces: list[dict]) -> list[str]:
+    """Return the special tokens of a template, in order."""
+    return [piece["SpecialToken"]["id"] for piece in pieces if "SpecialToken" in piece]
 
 
 def _read_settings(path: Path, values: dict, config: dict) -> dict:
@@ -261,31 +333,47 @@ def _read_settings(path: Path, values: dict, config: dict) -> dict:
     older = _read_beside(path, "special_tokens_map.json", _SETTINGS) if by_id is None else {}
     names, extra = _special_tokens(config, older)
     if by_id is None:
-        ids = _read_beside(path, "added_tokens.json", _ADDED)
-        added = [  # without flags; these are transformers'
-            special_token(token)
-            | {"id": token_id, "special": token in extra, "normalized": token not in extra}
-            for token, token_id in ids.items()
-        ]
+        added = _read_added(path, extra)
     else:
-        added = [entry | {"id": int(token_id)} for token_id, entry in by_id.items()]
+        added = []
+        for token_id, entry in by_id.items():
+            added.append(entry | {"id": int(token_id)})
+    for token, entry in extra.items():
+        if token not in names.values():
+            added.append(entry)
+
     direction = (values.get("truncation") or {}).get("direction") or "Right"
     length = config.get("model_max_length") or config.get("max_len") or _NO_LIMIT
     inputs = config.get("model_input_names") or [SEGMENTS]
     settings = {
         "special_tokens": names,
-        "added": (
-            *added,
-            *(entry for token, entry in extra.items() if token not in names.values()),
-        ),
+        "added": tuple(added),
         "max_length": length if length < _NO_LIMIT else None,
         "truncation_side": config.get("truncation_side") or direction.lower(),
         "segments": SEGMENTS in inputs,
     }
-    for key in _CLEANING:
-        if config.get(key) is not None or (key == "strip_accents" and key in config):
-            settings["lowercase" if key == "do_lower_case" else key] = config[key]
+
+    if config.get("do_lower_case") is not None:
+        settings["lowercase"] = config["do_lower_case"]
+    if "strip_accents" in config:  # null says something: as `lowercase`
+        settings["strip_accents"] = config["strip_accents"]
+    if config.get("tokenize_chinese_chars") is not None:
+        settings["tokenize_chinese_chars"] = config["tokenize_chinese_chars"]
     return settings
+
+
+def _read_added(path: Path, extra: dict[str, dict]) -> list[dict]:
+    """Read added_tokens.json, which has no flags; return entries with those of transformers.
+
+    `extra` are the special tokens, which are found in a text before it is normalized.
+    """
+    ids = _read_beside(path, "added_tokens.json", _ADDED)
+    added = []
+    for token, token_id in ids.items():
+        is_special = token in extra
+        flags = {"id": token_id, "special": is_special, "normalized": not is_special}
+        added.append(special_token(token) | flags)
+    return added
 
 
 def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str, dict]]:
@@ -293,20 +381,35 @@ def _special_tokens(config: dict, older: dict) -> tuple[dict[str, str], dict[str
 
     `older` is the content of special_tokens_map.json, whose names go before those of `config`.
     """
-    candidates = [(key, v) for key, v in (config | older).items() if key.endswith("_token")]
+    names: dict[str, str] = {}
+    entries: dict[str, dict] = {}
+    for key, value in _iterate_special(config, older):
+        entry = value if isinstance(value, dict) else {"content": value}
+        token = entry.get("content")
+        if not isinstance(token, str):
+            continue
+
+        flags = {flag: entry[flag] for flag in FLAGS if flag in entry}
+        entries[token] = special_token(token) | flags | {"special": True}
+        role = key.removesuffix("_token")
+        if role in SPECIAL_TOKENS:
+            names[role] = token
+    return names, entries
+
+
+def _iterate_special(config: dict, older: dict) -> Iterator[tuple[str, Any]]:
+    """Yield (key, value) of the special tokens; the key of one in a list is ""."""
+    for key, value in (config | older).items():
+        if key.endswith("_token"):
+            yield key, value
+
     for values in (config, older):
         more = values.get("extra_special_tokens") or values.get("additional_special_tokens") or ()
-        candidates += more.items() if isinstance(more, dict) else [("", token) for token in more]
-    names: dict[str, str] = {}
-    extra: dict[str, dict] = {}
-    for key, value in candidates:
-        entry = value if isinstance(value, dict) else {"content": value}
-        token, role = entry.get("content"), key.removesuffix("_token")
-        if isinstance(token, str):
-            flags = {flag: entry[flag] for flag in FLAGS if flag in entry}
-            extra[token] = special_token(token) | flags | {"special": True}
-            names |= {role: token} if role in SPECIAL_TOKENS else {}
-    return names, extra
+        if isinstance(more, dict):
+            yield from more.items()
+        else:
+            for token in more:
+                yield "", token
 
 
 def _read_beside(path: Path, name: str, kind: js.Kind) -> dict:

@@ -1,8 +1,9 @@
 """A WordPiece vocabulary: tokens by id, rules, its Rust tokenizer; and `vocab.txt`."""
 
 import logging
+import operator
 import os
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -87,64 +88,67 @@ class Vocabulary:
     source: str = "the vocabulary"
 
     def __post_init__(self):
-        for name in ("lowercase", "strip_accents", "tokenize_chinese_chars"):
-            value = getattr(self, name)
-            if not isinstance(value, bool) and (name != "strip_accents" or value is not None):
-                raise ValueError(f"{self.source}: {name} must be True or False, got {value!r}")
-        js.check(self.special_tokens, js.mapping_of(js.TEXT), self.source, "special_tokens")
-        if unknown := set(self.special_tokens) - set(SPECIAL_TOKENS):
-            roles = ", ".join(SPECIAL_TOKENS)
-            raise ValueError(f"special_tokens must be of {roles}, got {', '.join(sorted(unknown))}")
-        if not self.tokens:
-            raise ValueError(f"{self.source} must hold tokens, got none")
-        for token_id, token in enumerate(self.tokens):
-            if not isinstance(token, str) or "\n" in token or "\r" in token:
-                raise ValueError(
-                    f"{self.source}: token {token_id} must be one line of text, got {token!r}"
-                )
+        self._check_flags()
+        self._check_roles()
+        self._check_tokens()
         object.__setattr__(self, "tokens", _drop_duplicates(self.tokens, self.source))
         check_truncation(self.max_length, self.truncation_side, self.source)
-        ids = {token: token_id for token_id, token in enumerate(self.tokens)}
         require_positive(f"{self.source}: max_word_chars", self.max_word_chars)
         for entry in self.added:
             js.check(entry, ADDED_TOKEN, self.source, "an added token")
-        added = sorted((e for e in self.added if "id" in e), key=lambda entry: entry["id"])
-        for entry in added:
-            expected = ids.setdefault(entry["content"], len(ids))
-            if entry["id"] != expected:
-                raise ValueError(
-                    f"{self.source}: the added token {entry['content']!r} must have the id "
-                    f"{expected}, got {entry['id']}"
-                )
-        listed = {entry["content"] for entry in added}
-        for entry in self.added:
-            if entry["content"] not in listed:
-                listed.add(entry["content"])
-                added.append(entry | {"id": ids.setdefault(entry["content"], len(ids))})
+
+        ids = {token: token_id for token_id, token in enumerate(self.tokens)}
+        added = _number_added(self.added, ids, self.source)
         special = SPECIAL_TOKENS | self.special_tokens
         check_special_tokens(special, ids, self.source)
-        added += [
-            special_token(token) | {"id": ids[token]}
-            for token in special.values()
-            if token not in listed
-        ]
+        listed = {entry["content"] for entry in added}
+        for token in special.values():
+            if token not in listed:
+                added.append(special_token(token) | {"id": ids[token]})
+
         object.__setattr__(self, "added", tuple(added))
         object.__setattr__(self, "special_tokens", special)
+
+    def _check_flags(self) -> None:
+        for name in ("lowercase", "strip_accents", "tokenize_chinese_chars"):
+            value = getattr(self, name)
+            is_unset = name == "strip_accents" and value is None
+            if not isinstance(value, bool) and not is_unset:
+                raise ValueError(f"{self.source}: {name} must be True or False, got {value!r}")
+
+    def _check_roles(self) -> None:
+        js.check(self.special_tokens, js.mapping_of(js.TEXT), self.source, "special_tokens")
+        unknown = set(self.special_tokens) - set(SPECIAL_TOKENS)
+        if unknown:
+            roles = ", ".join(SPECIAL_TOKENS)
+            raise ValueError(f"special_tokens must be of {roles}, got {', '.join(sorted(unknown))}")
+
+    def _check_tokens(self) -> None:
+        if not self.tokens:
+            raise ValueError(f"{self.source} must hold tokens, got none")
+        for token_id, token in enumerate(self.tokens):
+            is_line = isinstance(token, str) and "\n" not in token and "\r" not in token
+            if not is_line:
+                raise ValueError(
+                    f"{self.source}: token {token_id} must be one line of text, got {token!r}"
+                )
 
     @property
     def all_tokens(self) -> tuple[str, ...]:
         """Tokens by id, including those beyond WordPiece's."""
-        beyond = (entry["content"] for entry in self.added if entry["id"] >= len(self.tokens))
+        count = len(self.tokens)
+        beyond = [entry["content"] for entry in self.added if entry["id"] >= count]
         return (*self.tokens, *beyond)
 
     def engine(self) -> RustTokenizer:
         """Return the Rust tokenizer that encodes, as transformers builds BertTokenizer's."""
-        special = self.special_tokens
+        cls, sep = self.special_tokens["cls"], self.special_tokens["sep"]
         word_piece = tokenizers.models.WordPiece(
             {token: token_id for token_id, token in enumerate(self.tokens)},
-            unk_token=special["unk"],
+            unk_token=self.special_tokens["unk"],
             max_input_chars_per_word=self.max_word_chars,
         )
+
         rust = tokenizers.Tokenizer(word_piece)
         rust.normalizer = bert_normalizer(
             self.lowercase, self.strip_accents, self.tokenize_chinese_chars
@@ -152,33 +156,35 @@ class Vocabulary:
         rust.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
         rust.decoder = tokenizers.decoders.WordPiece(prefix="##", cleanup=True)
         for entry in self.added:
-            flags = {flag: entry[flag] for flag in ADDED_TOKEN_FLAGS if flag in entry}
-            rust.add_tokens([tokenizers.AddedToken(entry["content"], **flags)])
-        cls, sep = special["cls"], special["sep"]
+            rust.add_tokens([rust_added_token(entry)])
         rust.post_processor = tokenizers.processors.TemplateProcessing(
             single=f"{cls}:0 $A:0 {sep}:0",
             pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
             special_tokens=[(token, rust.token_to_id(token)) for token in (cls, sep)],
         )
+
         added = [entry["content"] for entry in self.added]
-        boundaries = WORD_BOUNDARIES + (IDEOGRAPHS if self.tokenize_chinese_chars else "")
+        boundaries = WORD_BOUNDARIES
+        if self.tokenize_chinese_chars:
+            boundaries += IDEOGRAPHS
         return RustTokenizer(rust, added, self.truncation_side, boundaries)
 
     def tokenizer_config(self, max_length: int | None = None) -> dict:
         """Return the values of transformers' `tokenizer_config.json`."""
         config: dict = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
         if self.max_word_chars != MAX_WORD_CHARS:  # which BertTokenizer does not read
-            inputs = ["input_ids", "token_type_ids", "attention_mask"]
-            config |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
-        config |= {f"{role}_token": token for role, token in self.special_tokens.items()}
+            config["tokenizer_class"] = "PreTrainedTokenizerFast"
+            config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+        for role, token in self.special_tokens.items():
+            config[f"{role}_token"] = token
         config |= truncation_config(self, max_length)
         if not self.segments:
             config["model_input_names"] = ["input_ids", "attention_mask"]
-        return config | {
-            "strip_accents": self.strip_accents,
-            "tokenize_chinese_chars": self.tokenize_chinese_chars,
-            "clean_up_tokenization_spaces": self.clean_up,
-        }
+
+        config["strip_accents"] = self.strip_accents
+        config["tokenize_chinese_chars"] = self.tokenize_chinese_chars
+        config["clean_up_tokenization_spaces"] = self.clean_up
+        return config
 
 
 def bert_normalizer(
@@ -208,6 +214,7 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
         raise ValueError(f"{path} must be UTF-8 text, got other bytes at {offset}") from None
     if text.count("\n") > bounds.LINES:
         raise ValueError(f"{path} must have at most {bounds.LINES:,} lines, got more")
+
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -216,19 +223,45 @@ def read_tokens(path: str | os.PathLike) -> tuple[str, ...]:
     return tuple(line.strip() or line for line in lines)
 
 
+def _number_added(entries: Iterable[dict], ids: dict[str, int], source: str) -> list[dict]:
+    """Return the added tokens, each with its id; `ids` gets those that it lacks."""
+    with_id = [entry for entry in entries if "id" in entry]
+    numbered = sorted(with_id, key=operator.itemgetter("id"))
+    for entry in numbered:
+        expected = ids.setdefault(entry["content"], len(ids))
+        if entry["id"] != expected:
+            raise ValueError(
+                f"{source}: the added token {entry['content']!r} must have the id "
+                f"{expected}, got {entry['id']}"
+            )
+
+    listed = {entry["content"] for entry in numbered}
+    for entry in entries:
+        token = entry["content"]
+        if token not in listed:
+            listed.add(token)
+            numbered.append(entry | {"id": ids.setdefault(token, len(ids))})
+    return numbered
+
+
 def _drop_duplicates(tokens: tuple[str, ...], source: str) -> tuple[str, ...]:
     """Give a token that stands twice its last id, as transformers does."""
     last = {token: token_id for token_id, token in enumerate(tokens)}
     if len(last) == len(tokens):
         return tokens
-    again = [f"{token!r} (id {n})" for n, token in enumerate(tokens) if last[token] != n]
+
+    unique = list(tokens)
+    without_token = []
+    for token_id, token in enumerate(tokens):
+        if last[token] != token_id:
+            unique[token_id] = no_token(token_id)
+            without_token.append(f"{token!r} (id {token_id})")
     _logger.warning(
         "%s has tokens twice. The last id counts, so these ids have no token: %s",
-        *(source, first_few(again)),
+        source,
+        first_few(without_token),
     )
-    return tuple(
-        t if last[t] == token_id else no_token(token_id) for token_id, t in enumerate(tokens)
-    )
+    return tuple(unique)
 
 
 def no_token(token_id: int) -> str:
@@ -247,15 +280,19 @@ def check_truncation(max_length: int | None, side: str, source: str) -> None:
 
 def truncation_config(vocabulary, max_length: int | None) -> dict:
     """Give a vocabulary's values for `tokenizer_config.json` about too long texts."""
+    config: dict = {}
     lengths = [n for n in (vocabulary.max_length, max_length) if n is not None]
-    config: dict = {"model_max_length": min(lengths)} if lengths else {}
-    left = vocabulary.truncation_side != "right"
-    return config | ({"truncation_side": vocabulary.truncation_side} if left else {})
+    if lengths:
+        config["model_max_length"] = min(lengths)
+    if vocabulary.truncation_side != "right":
+        config["truncation_side"] = vocabulary.truncation_side
+    return config
 
 
 def check_special_tokens(special: dict[str, str], tokens: Container, source: str) -> None:
     """Raise a ValueError if a special token is not among the tokens."""
-    if missing := [token for token in special.values() if token not in tokens]:
+    missing = [token for token in special.values() if token not in tokens]
+    if missing:
         raise ValueError(
             f"{source} must hold the special tokens, {' '.join(missing)} missing: name those that "
             'are called otherwise, special_tokens={"pad": …}'
@@ -264,4 +301,11 @@ def check_special_tokens(special: dict[str, str], tokens: Container, source: str
 
 def special_token(token: str) -> dict:
     """Make the entry of a special token, found in a text as it stands."""
-    return {"content": token} | dict.fromkeys(ADDED_TOKEN_FLAGS, False) | {"special": True}
+    flags = dict.fromkeys(ADDED_TOKEN_FLAGS, False)
+    return {"content": token} | flags | {"special": True}
+
+
+def rust_added_token(entry: dict) -> tokenizers.AddedToken:
+    """Make the Rust package's added token of an entry."""
+    flags = {flag: entry[flag] for flag in ADDED_TOKEN_FLAGS if flag in entry}
+    return tokenizers.AddedToken(entry["content"], **flags)
