@@ -102,7 +102,7 @@ const startTour = () => showChapter(pageChapters()[0]);
 
 // Brings into view what is open or chosen; on a phone the sentence, where a chapter asks to type.
 function showChosen() {
-  const chapter = pageChapters().find(({ name }) => name === state.chapter);
+  const chapter = state.chapter && pageChapters().find(({ name }) => name === state.chapter);
   if (chapter?.typing && live && phone.matches) $("sentence").scrollIntoView();
   else if (state.open || state.chosen) bringChosen();
 }
