@@ -195,8 +195,9 @@ def test_page_runs_its_recordings(model, browser_page):
     found = browser_page.evaluate(
         """async () => {
           const model = await openModel(live);
-          const [first, second] = [await model.run({ text: live.sentences[0], pair: null }),
-            await model.run({ text: live.sentences[1], pair: null })];
+          const [text, pair] = live.sentences[1].split("\\t");
+          const first = await model.run({ text: live.sentences[0], pair: null });
+          const second = await model.run({ text, pair });
           const refused = await model.run({ text: "other", pair: null }).catch((e) => e.message);
           return [model.canType, [...first.tensors.get("Encoder-2-FeedForward-Norm").data],
             second.tokens.map(({ text }) => text), second.request.pair, refused];
