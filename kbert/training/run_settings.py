@@ -11,7 +11,7 @@ from kbert.io import json_schema as js
 from kbert.training.setting_rules import RATE_SETTINGS, check_settings, check_together
 from kbert.training.user_objects import UserFunction, refuse_missing_functions
 
-_ON_EVERY_CARD = (
+USUAL_SETTINGS = (  # on every model card and every run's page
     "epochs",
     "steps",
     "batch_size",
@@ -168,7 +168,7 @@ class RunSettings:
         for field in self.fields():
             value = getattr(self, field.name)
             is_changed = field.name not in _ON_NO_CARD and value != field.default
-            if field.name in _ON_EVERY_CARD or is_changed:
+            if field.name in USUAL_SETTINGS or is_changed:
                 settings[field.name] = value
         if isinstance(self.schedule, dict):
             settings = {name: settings[name] for name in settings if name not in RATE_SETTINGS}

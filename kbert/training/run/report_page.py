@@ -30,6 +30,7 @@ from kbert.training.run.curves import draw_curves
 from kbert.training.run.predictions import Baseline, Predictions
 from kbert.training.run.record_summary import RecordSummary
 from kbert.training.run.usage import write_usage
+from kbert.training.run_settings import USUAL_SETTINGS
 from kbert.training.setting_rules import RATE_SETTINGS
 
 REFRESH = 10  # seconds until a page of a run that trains loads itself again
@@ -56,22 +57,8 @@ _ONLY_WITH = {
     "lora_dropout": "lora_rank",
     "hidden_loss_weight": "hidden_loss",
 }
-_IN_SIGHT = (  # settings that are not folded; besides those that differ from their defaults
-    "task",
-    "epochs",
-    "steps",
-    "batch_size",
-    "learning_rate",
-    "max_length",
-    "seq_len",
-    "optimizer",
-    "schedule",
-    "warmup_ratio",
-    "warmup_steps",
-    "weight_decay",
-    "precision",
-    "seed",
-)
+# Settings that are not folded, besides those that differ from their defaults.
+_IN_SIGHT = ("task", *USUAL_SETTINGS)
 _IN_DATA = ("labels", "config", "lengths")  # settings that are facts of data and model
 _RATIOS = ("accuracy", "f1", "precision", "recall", "match", "exact")  # ends of metrics' names
 _MOST_EVALUATIONS = 100  # of the table

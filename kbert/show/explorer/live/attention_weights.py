@@ -5,7 +5,7 @@
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -85,12 +85,7 @@ def describe_left_out(weights: Sequence[np.ndarray]) -> str:
 def record_maps(maps: Sequence[AttentionWeights]) -> dict:
     """Return the recordings of maps, their precision, and what is left out, for DATA.live."""
     stores = [_store_queries(attention) for attention in maps]
-    largest = 0.0
-    for store in stores:
-        for tensor in store.values():
-            largest = max(largest, float(np.abs(tensor).max()))
-    dtype = np.dtype("<f2" if largest <= np.finfo("float16").max else "<f4")
-
+    dtype = choose_dtype(stores)
     recordings = [
         _record_map(attention, store, dtype) for attention, store in zip(maps, stores, strict=True)
     ]
@@ -103,6 +98,15 @@ def record_maps(maps: Sequence[AttentionWeights]) -> dict:
         "note": describe_left_out([attention.weights for attention in maps]),
         "sentences": [clean_text(attention.text) for attention in maps],
     }
+
+
+def choose_dtype(stored: Sequence[Mapping[str, np.ndarray]]) -> np.dtype:
+    """Return half precision for the tensors of recordings; float32 if a number is too large."""
+    largest = 0.0
+    for tensors in stored:
+        for tensor in tensors.values():
+            largest = max(largest, float(np.abs(tensor).max()))
+    return np.dtype("<f2" if largest <= np.finfo("float16").max else "<f4")
 
 
 def _store_queries(attention: AttentionWeights) -> dict[str, np.ndarray]:

@@ -89,9 +89,7 @@ def _attend(
         project(arrays, f"{name}/{part}", x).reshape(heads) for part in ("query", "key", "value")
     )  # (S, A, D) each
     attended = compute_attention(query, key, value, changes.temperature)
-    for head in range(1, config.num_attention_heads + 1):
-        if (block, head) in changes.heads:
-            attended["context"][:, head - 1] = 0
+    clear_heads(attended["context"], block, changes)
 
     y = project(arrays, f"{name}/attention_output", attended["context"].reshape(len(x), -1))
     if block in changes.attention:
@@ -99,6 +97,13 @@ def _attend(
     inside = {"query": query, "key": key, "value": value, **attended}
     tensors = {f"{name}/{part}": tensor for part, tensor in inside.items()}
     return tensors | _add_and_normalize(config, arrays, x, y, name, changes)
+
+
+def clear_heads(context: np.ndarray, block: int, changes: Changes) -> None:
+    """Set to 0 what the heads of a block that are off have collected: context (S, A, D)."""
+    for block_of_head, head in changes.heads:
+        if block_of_head == block:
+            context[:, head - 1] = 0
 
 
 def compute_attention(

@@ -20,6 +20,7 @@ from kbert.graph.config import ACTIVATIONS, BertConfig
 from kbert.show.explorer.live.activations import activate
 from kbert.show.explorer.live.attention_weights import (
     ALONE,
+    choose_dtype,
     clean_text,
     count_bytes,
     describe_left_out,
@@ -29,6 +30,7 @@ from kbert.show.explorer.live.contents import LiveModel, describe_model, require
 from kbert.show.explorer.live.forward import (
     NO_CHANGES,
     Changes,
+    clear_heads,
     compute_attention,
 )
 from kbert.show.explorer.live.tracing import Trace, Tracer, check_sentence
@@ -125,7 +127,7 @@ def record_sentences(
         return _record_weights(model.spec.config, traces)
 
     stored = [keep_tensors(trace.tensors, level) for trace in traces]
-    dtype = _choose_dtype(stored)
+    dtype = choose_dtype(stored)
     recordings = [
         _write_recording(trace, tensors, dtype)
         for trace, tensors in zip(traces, stored, strict=True)
@@ -136,15 +138,6 @@ def record_sentences(
         "float16" if dtype == _HALF else "float32",
         _measure_rounding(model.spec.config, traces, stored, dtype),
     )
-
-
-def _choose_dtype(stored: Sequence[dict[str, np.ndarray]]) -> np.dtype:
-    """Return half precision, or float32 where a number is too large for it."""
-    largest = 0.0
-    for tensors in stored:
-        for tensor in tensors.values():
-            largest = max(largest, float(np.abs(tensor).max()))
-    return _HALF if largest <= np.finfo(_HALF).max else _SINGLE
 
 
 def _record_weights(config: BertConfig, traces: Sequence[Trace]) -> Recordings:
@@ -278,9 +271,7 @@ def _complete_attention(tensors: dict[str, np.ndarray], block: int, changes: Cha
     if f"{layer}/value" not in tensors:
         del attended["context"]
     else:
-        for block_off, head in changes.heads:
-            if block_off == block:
-                attended["context"][:, head - 1] = 0
+        clear_heads(attended["context"], block, changes)
     for part, tensor in attended.items():
         tensors[f"{layer}/{part}"] = tensor
 
