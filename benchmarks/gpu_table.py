@@ -128,7 +128,7 @@ def figures_of(row: dict, about: dict) -> dict:
 
 def planned(row: dict, batch: int, precision: str) -> int:
     """Bytes of `kbert.plan`, which are the same whatever the chip."""
-    from kbert.graph.plan import plan
+    from kbert.planning.plan import plan
 
     options = {"gpu": "H100", "seq_len": row["length"], "batch_size": batch, "precision": precision}
     return plan(row["size"], **options).memory.total

@@ -85,7 +85,7 @@ def _engine_and_batch(size, length, batch, precision):
     from kbert.training import backends
     from kbert.training.determinism import make_deterministic
     from kbert.training.engine import Engine
-    from kbert.training.optimizers import Optimizer
+    from kbert.training.optimization.optimizers import Optimizer
 
     config, arrays = given(size, length, batch)
     make_deterministic()  # as every run of kbert's
@@ -135,7 +135,7 @@ def beside(text: str, chip, profile, steps: int) -> dict[str, tuple[int, float, 
             as copies, is "other".
         steps: their number.
     """
-    from kbert.training.compiled import gpu_text
+    from kbert.planning import gpu_text
 
     counted = list(gpu_text.kernels(text, chip, {}))
     kinds = {one.name: one.kind for one in counted}

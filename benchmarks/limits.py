@@ -42,7 +42,7 @@ def forward_of_tasks(size: str, batch: int, length: int, precision: str):
     import kbert
     from benchmarks.updates import config_of, data
     from kbert.graph import names
-    from kbert.tasks import running
+    from kbert.tasks.common import running
 
     config = config_of(size, None)
     model = kbert.build_encoder(config, seq_len=None)

@@ -23,7 +23,7 @@ def finetuning(packing: bool, precision: str):
     from kbert.model.builder import build
     from kbert.training import backends
     from kbert.training.engine import Engine
-    from kbert.training.optimizers import Optimizer
+    from kbert.training.optimization.optimizers import Optimizer
 
     keras.utils.set_random_seed(3)
     backend = backends.start()  # before the checkpoint, as `kbert.finetune` does

@@ -57,7 +57,7 @@ def engine_and_run(head, size, batch, length, precision, layers=None, **options)
     from kbert.graph import names
     from kbert.training import backends
     from kbert.training.engine import Engine
-    from kbert.training.optimizers import Optimizer
+    from kbert.training.optimization.optimizers import Optimizer
 
     backend = backends.start()
     with backend.scope():

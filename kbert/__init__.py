@@ -16,10 +16,8 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.bert import Bert as Bert
     from kbert.checkpoints.bert import load as load
     from kbert.checkpoints.bert import save as save
-    from kbert.checkpoints.hub.fetching import download as download
     from kbert.checkpoints.inspection import inspect as inspect
     from kbert.checkpoints.keras_hub.writer import to_keras_nlp as to_keras_nlp
-    from kbert.checkpoints.pushing import push as push
     from kbert.checkpoints.resizing import keep_tokens as keep_tokens
     from kbert.checkpoints.resizing import resize_positions as resize_positions
     from kbert.checkpoints.resizing import resize_vocab as resize_vocab
@@ -33,11 +31,12 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.graph.accounting import account as account
     from kbert.graph.comparison import compare_accounts as compare_accounts
     from kbert.graph.config import BertConfig as BertConfig
-    from kbert.graph.plan import plan as plan
     from kbert.graph.presets import PRESETS as PRESETS
     from kbert.graph.presets import base as base
     from kbert.graph.presets import get_config as get_config
     from kbert.graph.presets import large as large
+    from kbert.hub.fetching import download as download
+    from kbert.hub.pushing import push as push
     from kbert.model.builder import build_bert as build_bert
     from kbert.model.builder import build_classifier as build_classifier
     from kbert.model.builder import build_encoder as build_encoder
@@ -47,6 +46,8 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.model.probes import build_attention_maps as build_attention_maps
     from kbert.model.probes import build_hidden_states as build_hidden_states
     from kbert.model.summary import model_rows as model_rows
+    from kbert.planning.compiler import compile_plan as compile_plan
+    from kbert.planning.plan import plan as plan
     from kbert.show.explorer.explore import explore as explore
     from kbert.show.one_projection import compare_heads as compare_heads
     from kbert.show.plotting import plot as plot
@@ -69,7 +70,6 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.searching.inference import rank as rank
     from kbert.tasks.searching.inference import search as search
     from kbert.tasks.tagging.inference import tag as tag
-    from kbert.training.compiled.compiler import compile_plan as compile_plan
 
 __version__ = "0.2.0"
 
@@ -99,8 +99,8 @@ _PUBLIC = {
     "search": "kbert.tasks.searching.inference",
     "compare_accounts": "kbert.graph.comparison",
     "compare_heads": "kbert.show.one_projection",
-    "compile_plan": "kbert.training.compiled.compiler",
-    "download": "kbert.checkpoints.hub.fetching",
+    "compile_plan": "kbert.planning.compiler",
+    "download": "kbert.hub.fetching",
     "embed": "kbert.tasks.embedding.inference",
     "evaluate": "kbert.tasks.finetuning.evaluate",
     "explore": "kbert.show.explorer.explore",
@@ -117,12 +117,12 @@ _PUBLIC = {
     "to_keras_nlp": "kbert.checkpoints.keras_hub.writer",
     "next_sentence": "kbert.tasks.classification.inference",
     "open_shards": "kbert.data.corpus.shards",
-    "plan": "kbert.graph.plan",
+    "plan": "kbert.planning.plan",
     "plot": "kbert.show.plotting",
     "predict": "kbert.model.predict",
     "prepare": "kbert.data.corpus.preparing",
     "pretrain": "kbert.tasks.pretraining.pretrain",
-    "push": "kbert.checkpoints.pushing",
+    "push": "kbert.hub.pushing",
     "resize_positions": "kbert.checkpoints.resizing",
     "resize_vocab": "kbert.checkpoints.resizing",
     "resume": "kbert.tasks.resume",

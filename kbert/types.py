@@ -37,14 +37,15 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.graph.closed_form import Row as Row
     from kbert.graph.comparison import AccountComparison as AccountComparison
     from kbert.graph.families import Family as Family
-    from kbert.graph.plan import ChipMemory as ChipMemory
-    from kbert.graph.plan import Plan as Plan
     from kbert.graph.reference import NamedParameter as NamedParameter
     from kbert.graph.spec import GraphSpec as GraphSpec
     from kbert.graph.trained_parts import AdaptedMatrix as AdaptedMatrix
     from kbert.graph.trained_parts import TrainedParts as TrainedParts
     from kbert.heads.head import Variant as Variant
     from kbert.model.bert_model import BertModel as BertModel
+    from kbert.planning.compiler import CompiledUpdate as CompiledUpdate
+    from kbert.planning.plan import ChipMemory as ChipMemory
+    from kbert.planning.plan import Plan as Plan
     from kbert.show.explorer.explore import Explorer as Explorer
     from kbert.show.explorer.live.attention_weights import AttentionWeights as AttentionWeights
     from kbert.show.one_projection import HeadsReport as HeadsReport
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.tasks.choosing.inference import Choice as Choice
     from kbert.tasks.classification.inference import Label as Label
     from kbert.tasks.classification.inference import Value as Value
+    from kbert.tasks.common.intervals import Scores as Scores
     from kbert.tasks.distillation.settings import DistillationSettings as DistillationSettings
     from kbert.tasks.fill_mask.inference import Candidate as Candidate
     from kbert.tasks.finetuning.results import Finetuned as Finetuned
@@ -69,12 +71,10 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.tasks.glue.results import Metric as Metric
     from kbert.tasks.glue.results import Run as Run
     from kbert.tasks.glue.results import TaskResult as TaskResult
-    from kbert.tasks.intervals import Scores as Scores
     from kbert.tasks.pretraining.results import Trained as Trained
     from kbert.tasks.pretraining.settings import PretrainingSettings as PretrainingSettings
     from kbert.tasks.searching.inference import Hit as Hit
     from kbert.tasks.tagging.inference import Word as Word
-    from kbert.training.compiled.compiler import CompiledUpdate as CompiledUpdate
     from kbert.training.loop.history import History as History
     from kbert.training.loop.loop import NotFinite as NotFinite
     from kbert.training.run.predictions import AnswerProb as AnswerProb
@@ -83,11 +83,11 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.training.run.predictions import PredictedExample as PredictedExample
     from kbert.training.run.predictions import Predictions as Predictions
     from kbert.training.run.predictions import TextPiece as TextPiece
-    from kbert.training.run_settings import RunOptions as RunOptions
-    from kbert.training.run_settings import RunSettings as RunSettings
+    from kbert.training.settings.run_settings import RunOptions as RunOptions
+    from kbert.training.settings.run_settings import RunSettings as RunSettings
+    from kbert.training.settings.user_objects import UserFunction as UserFunction
     from kbert.training.stopping import ProcessFailed as ProcessFailed
     from kbert.training.stopping import Stopped as Stopped
-    from kbert.training.user_objects import UserFunction as UserFunction
 
 _MODULES = {
     "Accelerator": "kbert.graph.accelerators",
@@ -104,11 +104,11 @@ _MODULES = {
     "Batches": "kbert.data.training_batch",
     "BertModel": "kbert.model.bert_model",
     "Candidate": "kbert.tasks.fill_mask.inference",
-    "ChipMemory": "kbert.graph.plan",
+    "ChipMemory": "kbert.planning.plan",
     "Choice": "kbert.tasks.choosing.inference",
     "ColumnOptions": "kbert.data.labelled.columns",
     "Comparison": "kbert.show.verification",
-    "CompiledUpdate": "kbert.training.compiled.compiler",
+    "CompiledUpdate": "kbert.planning.compiler",
     "CrossEncoderSettings": "kbert.checkpoints.sentence_settings",
     "Devices": "kbert.graph.accelerators",
     "Difference": "kbert.show.verification",
@@ -137,7 +137,7 @@ _MODULES = {
     "NamedParameter": "kbert.graph.reference",
     "NotFinite": "kbert.training.loop.loop",
     "Pair": "kbert.checkpoints.adapters.adapter",
-    "Plan": "kbert.graph.plan",
+    "Plan": "kbert.planning.plan",
     "PredictedExample": "kbert.training.run.predictions",
     "Predictions": "kbert.training.run.predictions",
     "PretrainingSettings": "kbert.tasks.pretraining.settings",
@@ -145,10 +145,10 @@ _MODULES = {
     "Row": "kbert.graph.closed_form",
     "Rules": "kbert.data.tokenization.vocabulary",
     "Run": "kbert.tasks.glue.results",
-    "RunOptions": "kbert.training.run_settings",
-    "RunSettings": "kbert.training.run_settings",
+    "RunOptions": "kbert.training.settings.run_settings",
+    "RunSettings": "kbert.training.settings.run_settings",
     "RustTokenizer": "kbert.data.tokenization.rust_tokenizer",
-    "Scores": "kbert.tasks.intervals",
+    "Scores": "kbert.tasks.common.intervals",
     "SentenceDense": "kbert.checkpoints.sentence_settings",
     "Setting": "kbert.tasks.glue.benchmark",
     "Shards": "kbert.data.corpus.shards",
@@ -162,7 +162,7 @@ _MODULES = {
     "TrainedParts": "kbert.graph.trained_parts",
     "TrainingBatch": "kbert.data.training_batch",
     "TransferReport": "kbert.checkpoints.transfer",
-    "UserFunction": "kbert.training.user_objects",
+    "UserFunction": "kbert.training.settings.user_objects",
     "Value": "kbert.tasks.classification.inference",
     "Variant": "kbert.heads.head",
     "VerificationReport": "kbert.show.verification",

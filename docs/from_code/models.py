@@ -4,7 +4,7 @@
 """
 
 from from_code.table import table
-from kbert.checkpoints.hub.names import list_known_models
+from kbert.hub.names import list_known_models
 
 _OWNERS = {  # of each table, in the page's order
     "BERT": ("google-bert",),

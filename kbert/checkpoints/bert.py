@@ -13,13 +13,13 @@ from kbert.checkpoints import fitting, formats, run_models, transfer, untrained_
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter, add_to
 from kbert.checkpoints.checkpoint import Backbone, Checkpoint
-from kbert.checkpoints.hub import fetching
-from kbert.checkpoints.hub.model_card import make_card
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings, SentenceSettings
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS_WITH_LABELS
+from kbert.hub import fetching
+from kbert.hub.model_card import make_card
 from kbert.io import bounds, printable
 from kbert.model import deferred
 from kbert.model.summary import read_spec_arguments
@@ -304,7 +304,7 @@ def save(
 
 def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
     """Save a model to a temporary folder, and upload it with a card."""
-    from kbert.checkpoints import pushing
+    from kbert.hub import pushing
 
     target = pushing.check_target(address, form)
     with tempfile.TemporaryDirectory() as temporary:

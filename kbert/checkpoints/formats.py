@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints import run_models
-from kbert.checkpoints.hub import fetching
 from kbert.checkpoints.zip_archive import unpack
 from kbert.graph.config import BertConfig
+from kbert.hub import fetching
 from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file, refuse_existing
 from kbert.io.file_kinds import hint_of_ending
@@ -33,13 +33,13 @@ READERS = {
 # Each writer is a function of (bert, path) and its own of `OPTIONS`.
 WRITERS = {
     "transformers": "kbert.checkpoints.transformers.folder",
-    "transformers_onnx": "kbert.checkpoints.exports.onnx_folder",
+    "transformers_onnx": "kbert.exports.onnx_folder",
     "google": "kbert.checkpoints.google_folder",
     "keras_hub": "kbert.checkpoints.keras_hub.writer",
     "keras": "kbert.checkpoints.keras.file",
-    "saved_model": "kbert.checkpoints.exports.saved_model",
-    "onnx": "kbert.checkpoints.exports.onnx",
-    "litert": "kbert.checkpoints.exports.litert",
+    "saved_model": "kbert.exports.saved_model",
+    "onnx": "kbert.exports.onnx",
+    "litert": "kbert.exports.litert",
     "peft": "kbert.checkpoints.adapters.peft_folder",
 }
 OPTIONS = {  # of `save`, and the formats that have them

@@ -34,7 +34,7 @@ def refuse_model_of_run(path: Path) -> None:
 
 def find_card(model: Path) -> str | None:
     """Return the card of a model in a run's folder, whichever of its two files it is."""
-    from kbert.checkpoints.hub.model_card import README  # Keras-free, but slow for --help
+    from kbert.hub.model_card import README  # Keras-free, but slow for --help
 
     file = model.parent / "model" / README
     if not file.is_file() or not is_run(model.parent):

@@ -75,8 +75,8 @@ def cache():
 
     To remove a model, use `hf cache rm`, or delete its folder: --format json lists the folders.
     """
-    from kbert.checkpoints.hub import hugging_face, kaggle
-    from kbert.checkpoints.hub.cached_models import list_cached_models, measure_total
+    from kbert.hub import hugging_face, kaggle
+    from kbert.hub.cached_models import list_cached_models, measure_total
 
     models = list_cached_models()
     yield models
@@ -272,7 +272,7 @@ def _check_destination(destination: Path, to: str, inputs: tuple, overwrite: boo
 
 def _check_adapter(adapter: str) -> None:
     """Raise an OSError where no LoRA adapter is at a path."""
-    from kbert.checkpoints.hub import fetching
+    from kbert.hub import fetching
     from kbert.io.interrupted_saves import open_whole
 
     with open_whole(fetching.locate(adapter)) as whole:
@@ -295,7 +295,7 @@ def _check_options(to: str, options: dict, vocab: str | None) -> None:
             "--vocab FILE needs --uncased or --cased: a vocab.txt does not say its casing"
         )
     if "text" in options:
-        from kbert.checkpoints.exports import saved_model
+        from kbert.exports import saved_model
 
         saved_model.require_text()
     if "calibration" in options:

@@ -158,7 +158,7 @@ class Command(click.Command):
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         source = ctx.params.get("source")
         if text.startswith(f"{source!r} is a configuration without weights:"):
-            from kbert.checkpoints.hub.names import find_release
+            from kbert.hub.names import find_release
 
             model = f"{ctx.command_path} {find_release(source)}"
             return f"{source!r} is a configuration without weights: give a model, as in {model}"
@@ -361,7 +361,7 @@ def names_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
 
 def model_names(context, parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a model that kbert knows: its short name, or owner/name."""
-    from kbert.checkpoints.hub.names import list_known_models
+    from kbert.hub.names import list_known_models
 
     models = list_known_models().values()
     names = [(model["name"], model["use"]) for model in models]

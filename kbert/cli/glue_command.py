@@ -11,7 +11,7 @@ from kbert.cli.inputs import check_source, check_writable
 from kbert.cli.options import POSITIVE, SOURCE, Input, Numbers, Output, casing, option
 from kbert.cli.pretraining_commands import start_keras
 from kbert.tasks.glue.benchmark import find_folders, find_tasks, list_settings
-from kbert.training.setting_rules import PRECISIONS
+from kbert.training.settings.setting_rules import PRECISIONS
 
 
 def _grid(declaration: str, kind: type, text: str, default: str):

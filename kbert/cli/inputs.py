@@ -55,7 +55,7 @@ def check_source(
 
     its_head = formats.read_head(source, form)
     if head is not None and its_head is not None:
-        from kbert.tasks.checks import require_head_of
+        from kbert.tasks.common.checks import require_head_of
 
         require_head_of(str(source), task, head, its_head)
 
@@ -67,7 +67,7 @@ def open_checkpoint(source: str, task: str = "", head: str | None = None):
     with starting_keras():
         from kbert.checkpoints.bert import load
         from kbert.model import builder  # noqa: F401
-        from kbert.tasks.checks import require_head_of
+        from kbert.tasks.common.checks import require_head_of
 
     def matters(record) -> bool:
         return "newly initialized" not in str(record.msg)

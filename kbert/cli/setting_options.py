@@ -11,9 +11,9 @@ import click
 from kbert.cli.command import Choice
 from kbert.cli.options import Names, Numbers, option, takes
 from kbert.graph import aliases
-from kbert.training.run_settings import RunOptions, RunSettings
-from kbert.training.setting_rules import RULES, check_settings
-from kbert.training.setting_texts import Text, describe_fields, list_fields
+from kbert.training.settings.run_settings import RunOptions, RunSettings
+from kbert.training.settings.setting_rules import RULES, check_settings
+from kbert.training.settings.setting_texts import Text, describe_fields, list_fields
 
 Settings = type[RunSettings] | type[RunOptions]
 _TRAINED = ("freeze", "lora_rank", "lora_targets")

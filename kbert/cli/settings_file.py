@@ -24,9 +24,9 @@ from kbert.graph.presets import PRESETS
 from kbert.io import bounds
 from kbert.io import json_schema as js
 from kbert.io.wording import hint
-from kbert.training.run_settings import RunOptions, RunSettings
-from kbert.training.setting_rules import check_settings
-from kbert.training.user_objects import name_missing_functions
+from kbert.training.settings.run_settings import RunOptions, RunSettings
+from kbert.training.settings.setting_rules import check_settings
+from kbert.training.settings.user_objects import name_missing_functions
 
 DEFAULT_CONFIG = "tiny"  # of kbert.pretrain without init
 LARGEST = 2**18  # bytes of YAML or TOML; PyYAML reads so many in a second

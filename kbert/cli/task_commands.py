@@ -260,7 +260,7 @@ def attention(source, text, pair, output, layer, head, special, sentences, preci
     The page is computed in float32.
     """
     from kbert.tasks.attention.attention_map import ENDINGS
-    from kbert.tasks.pictures import PICTURES
+    from kbert.tasks.common.pictures import PICTURES
 
     is_picture = check_new_file(output, ENDINGS).suffix.lower() in PICTURES
     if sentences and not is_page(output):

@@ -14,7 +14,7 @@ class TrainingBatch:
         inputs: int32 arrays by the name of the model's input, (B, …). Of examples with C sequences
             each (B, C, S), and `SEQUENCE_MASK`, (B, C): 0 where an example has fewer.
         labels: int32 or float32 arrays by the name of the model's output, see
-            `kbert.training.loss`.
+            `kbert.training.losses.loss`.
         weights: float32, by output, in the labels' shape: the weight of each label's loss. They are
             already divided by the totals of the whole step, over all hosts, so the loss is the
             plain sum of weight × loss, however the batch is split.

@@ -55,7 +55,7 @@ HEAD = Head(
     peft="SEQ_CLS",
     keras_hub=("BertTextClassifier", "BertClassifier"),  # the second: as it was called
     hint="train this one with kbert finetune --task classify, or regress for numbers",
-    text_answers="kbert.checkpoints.exports.text_answers:answer_labels",
+    text_answers="kbert.exports.text_answers:answer_labels",
     use=_use("text classification"),
     uses={
         "regression": _use("regression", "regress"),

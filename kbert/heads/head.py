@@ -58,7 +58,7 @@ class Head:
         has_labels: whether `num_labels` sets its number of outputs.
         num_outputs: width of the layer that computes its outputs, if it has no labels.
         families: the model types that have it; (): all.
-        loss: the name of its outputs' loss in `kbert.training.loss`, unless a task has its own.
+        loss: the name of its outputs' loss in `kbert.training.losses.loss`, unless a task has one.
         reads: the positions that it reads: "first", "predicted" (with the first) or "all".
         packs: whether a row of its graph can hold several texts.
         classes: endings of transformers' classes ("ForTokenClassification"), the default one
@@ -69,7 +69,7 @@ class Head:
         use: how to use a model with it.
         uses: the same for some problem types of transformers' config.json.
         text_answers: "module:function" of a model's answers to texts within a SavedModel, see
-            `kbert.checkpoints.exports.text_answers`; None: it gives none there.
+            `kbert.exports.text_answers`; None: it gives none there.
     """
 
     name: str

@@ -34,7 +34,7 @@ HEAD = Head(
     },
     keras_hub=("BertMaskedLM",),
     hint="train this one with kbert pretrain --init (in Python init=)",
-    text_answers="kbert.checkpoints.exports.text_answers:answer_tokens",
+    text_answers="kbert.exports.text_answers:answer_tokens",
     use=Use(
         tag="fill-mask",
         title="masked language modelling",

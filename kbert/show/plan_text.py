@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kbert.graph.accelerators import Accelerator, accelerators
-from kbert.graph.plan import Plan, plan
 from kbert.io.units import duration
+from kbert.planning.plan import Plan, plan
 from kbert.show.texts import align
 
 if TYPE_CHECKING:
-    from kbert.training.compiled.compiler import CompiledUpdate
+    from kbert.planning.compiler import CompiledUpdate
 
 _NOTES = {"v4": "v4: the compiler's are of one of a chip's two cores, with half of its work"}
 _BACKENDS = {"jax": "JAX", "tensorflow": "TensorFlow"}

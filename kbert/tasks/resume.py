@@ -9,9 +9,9 @@ from kbert.graph import aliases
 from kbert.io import printable
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.pretraining.settings import PretrainingSettings
-from kbert.training.run_settings import RunOptions
-from kbert.training.setting_rules import read_settings
-from kbert.training.setting_texts import collect, document, list_fields
+from kbert.training.settings.run_settings import RunOptions
+from kbert.training.settings.setting_rules import read_settings
+from kbert.training.settings.setting_texts import collect, document, list_fields
 
 if TYPE_CHECKING:
     import keras
@@ -114,8 +114,8 @@ def resume(
     pretraining then uses other dropout masks.
 
     A run has its settings from its start. Those that are given must equal the run's; None: they are
-    the run's. `kbert.training.run_settings.RunOptions` says more about how the run is done:
-    `devices` and the arguments after it may differ each time.
+    the run's. `kbert.training.settings.run_settings.RunOptions` says more about how the run is
+    done: `devices` and the arguments after it may differ each time.
 
     Args:
         folder: the run's folder.

@@ -10,14 +10,14 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.heads import find_head
 from kbert.ops.devices import device_names
-from kbert.training import optimizers
-from kbert.training.loss import LOSSES, sum_metrics
-from kbert.training.optimizers import Optimizer
-from kbert.training.setting_rules import RULES, check_settings
-from kbert.training.state import TrainingState, find_seed_states
-from kbert.training.step import TrainingStep
+from kbert.training.losses.loss import LOSSES, sum_metrics
+from kbert.training.optimization import optimizers
+from kbert.training.optimization.optimizers import Optimizer
+from kbert.training.settings.setting_rules import RULES, check_settings
+from kbert.training.step.state import TrainingState, find_seed_states
+from kbert.training.step.step import TrainingStep
+from kbert.training.step.trained_weights import TrainedWeights
 from kbert.training.stopping import NO_STOP, StopFlags
-from kbert.training.trained_weights import TrainedWeights
 
 
 class Engine:

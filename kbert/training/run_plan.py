@@ -17,21 +17,21 @@ from typing import Any, NamedTuple
 
 from kbert.checkpoints.adapters.adapter import LoraAdapter, digest_arrays
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.hub import fetching
-from kbert.checkpoints.hub.model_card import Training
 from kbert.checkpoints.transfer import weights_digest
 from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
-from kbert.training.best_weights import BestWeights, Evaluated, choose_best
-from kbert.training.embedding_loss import EmbeddingLoss
-from kbert.training.keras_objects import check_rates
+from kbert.hub import fetching
+from kbert.hub.model_card import Training
+from kbert.training.loop.best_weights import BestWeights, Evaluated, choose_best
 from kbert.training.loop.history import History
-from kbert.training.loss import Loss
-from kbert.training.optimizers import Optimizer
+from kbert.training.losses.embedding_loss import EmbeddingLoss
+from kbert.training.losses.loss import Loss
+from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.run.predictions import Baseline
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.user_objects import RefusedError, write_resume_call
+from kbert.training.settings.keras_objects import check_rates
+from kbert.training.settings.user_objects import RefusedError, write_resume_call
 
 _MODELS = ("source", "init", "teacher")  # of the sources; the others are data
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
-from kbert.checkpoints.hub.model_card import make_card
-from kbert.training.best_weights import BestWeights
+from kbert.hub.model_card import make_card
 from kbert.training.determinism import make_deterministic, seed_weights
+from kbert.training.loop.best_weights import BestWeights
 from kbert.training.loop.history import History, LoopPlan
 from kbert.training.run.live_report import LiveReport
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_plan import Device, Request, RunPlan
-from kbert.training.run_settings import RunOptions
+from kbert.training.settings.run_settings import RunOptions
 from kbert.training.stopping import StopFlags
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
     from kbert.model.lora import adapters_of
     from kbert.training.engine import Engine
     from kbert.training.loop.callbacks import refuse_harmful
-    from kbert.training.optimizers import warn_of_slow_average
-    from kbert.training.trained_weights import select_trained
+    from kbert.training.optimization.optimizers import warn_of_slow_average
+    from kbert.training.step.trained_weights import select_trained
 
     settings = plan.settings
     layers: Mapping[str, Any] = {}
@@ -262,7 +262,7 @@ def _make_loop_plan(plan: RunPlan, best: BestWeights) -> LoopPlan:
 def _make_bert(engine, plan: RunPlan, result: dict) -> Bert:
     """Return the run's model: the engine's weights, its untrained layers, its adapter, its card."""
     from kbert.model.deferred import layers_of
-    from kbert.training.trained_weights import with_adapters
+    from kbert.training.step.trained_weights import with_adapters
 
     model = plan.model
     bert = model.make_bert(layers_of(engine.model))

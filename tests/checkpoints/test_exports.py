@@ -15,8 +15,8 @@ from helpers.sizes import SIZES
 from numpy.testing import assert_allclose
 
 import kbert
-from kbert.checkpoints.exports import serving
 from kbert.checkpoints.sentence_settings import SentenceDense
+from kbert.exports import serving
 from kbert.io import extras
 
 SHAPES = [(13, 7), (1, 11), (5, 17), (2, 1)]  # batch, length; 17 are all positions
@@ -44,7 +44,7 @@ def cases(*gated: str, first=pytest.mark.full):
 ON_TORCH = """
 import sys
 from checkpoints import test_exports as t
-from kbert.checkpoints.exports import onnx
+from kbert.exports import onnx
 onnx.write(t.bert_of(*t.CASES[0][:2], **t.CASES[0][2])[0], {path!r})
 try:
     onnx.write(t.bert_of(*t.CASES[1][:2], **t.CASES[1][2])[0], {path!r} + ".gathered")
@@ -105,7 +105,7 @@ def with_identifiers(inputs):
 
 
 def written(form, bert, path):
-    module = importlib.import_module(f"kbert.checkpoints.exports.{form}")
+    module = importlib.import_module(f"kbert.exports.{form}")
     module.check(path)
     module.write(bert, path)
     return path

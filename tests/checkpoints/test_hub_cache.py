@@ -16,8 +16,8 @@ from helpers.hub_models import BERT, MINILM, check_same, failed_line, write_mode
 from helpers.local_hub import Fault
 
 import kbert
-from kbert.checkpoints.hub.fetching import pin
-from kbert.checkpoints.hub.hugging_face import find_snapshot
+from kbert.hub.fetching import pin
+from kbert.hub.hugging_face import find_snapshot
 
 NEEDED = ["config.json", "tokenizer.json", "model.safetensors"]
 

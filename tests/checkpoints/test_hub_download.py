@@ -77,7 +77,7 @@ def test_names_lead_to_their_commits(hub, bert_folder, minilm_folder, text, tag)
     "missing, taken", [("", "pytorch_model.bin"), ("pytorch_model.bin", "tf_model.h5")]
 )
 def test_without_safetensors_another_format_is_taken(bert_folder, missing, taken):
-    from kbert.checkpoints.hub.needed_files import choose_files
+    from kbert.hub.needed_files import choose_files
 
     names = [path.name for path in bert_folder.iterdir()]
     left = [
@@ -112,7 +112,7 @@ INDEX = "model.safetensors.index.json"
     ],
 )
 def test_a_model_is_a_configuration_and_whole_weights_beside_it(names, whole):
-    from kbert.checkpoints.hub.needed_files import has_model
+    from kbert.hub.needed_files import has_model
 
     assert has_model(names) == whole
 
@@ -279,7 +279,7 @@ def test_a_model_without_weights_is_refused(hub, tmp_path, capsys):
 @pytest.mark.parametrize("address", ["/api/", "/resolve/", full("/cdn/")])
 def test_a_silent_hub_is_one_line_within_ten_seconds(bert_hub, monkeypatch, capsys, address):
     """It is silent from the start, or from a later question on; waits are shortened."""
-    from kbert.checkpoints.hub import hugging_face
+    from kbert.hub import hugging_face
 
     monkeypatch.setattr(hugging_face, "_TIMEOUT_S", 0.2)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
@@ -331,7 +331,7 @@ def test_huggingface_hubs_warnings_are_not_printed(bert_hub, monkeypatch):
 @pytest.mark.parametrize("shown", [True, False])
 def test_the_download_of_the_weights_has_a_progress_bar(bert_hub, monkeypatch, capsys, shown):
     monkeypatch.setenv("TQDM_POSITION", "-1")  # huggingface_hub's bars, though this is no terminal
-    monkeypatch.setattr("kbert.checkpoints.hub.hugging_face.is_shown", lambda: shown)
+    monkeypatch.setattr("kbert.hub.hugging_face.is_shown", lambda: shown)
     kbert.download(BERT)
     said = capsys.readouterr().err
     assert (WEIGHTS in said and "100%" in said) if shown else said == ""

@@ -12,10 +12,10 @@ from helpers.peer_outputs import run_peer
 from numpy.testing import assert_equal
 
 import kbert
-from kbert.checkpoints.hub import fetching
-from kbert.checkpoints.hub.cached_models import list_cached_models
-from kbert.checkpoints.hub.names import ModelName, list_known_models
 from kbert.graph.presets import PRESETS
+from kbert.hub import fetching
+from kbert.hub.cached_models import list_cached_models
+from kbert.hub.names import ModelName, list_known_models
 
 NAMES = {
     "bert-base-uncased": ("hf", BERT, None),

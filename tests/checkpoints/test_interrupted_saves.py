@@ -296,7 +296,7 @@ def test_refused_writers_do_not_finish_a_save(interrupt, pair, tmp_path, capsys)
     assert command(capsys, "convert", pair / "old", target).status == 2  # no --overwrite
     assert command(capsys, "convert", pair / "old", target, "--to", "google").status == 2
     with pytest.raises(ValueError, match="other files"):
-        from kbert.checkpoints.exports import saved_model
+        from kbert.exports import saved_model
 
         saved_model.check(target)
     assert read_tree(target) == before

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kbert.checkpoints.hub.names import ModelName, list_known_models
 from kbert.graph.accounting import account
 from kbert.graph.presets import PRESETS
 from kbert.graph.reference import published_totals
+from kbert.hub.names import ModelName, list_known_models
 
 ROWS = list_known_models()
 

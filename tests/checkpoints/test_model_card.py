@@ -7,9 +7,9 @@ import pytest
 from huggingface_hub import ModelCard
 
 import kbert
-from kbert.checkpoints.hub.model_card import Training, make_card
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph.spec import GraphSpec
+from kbert.hub.model_card import Training, make_card
 
 COMMIT = "3d" * 20
 TRAINING = Training(

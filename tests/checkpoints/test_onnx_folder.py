@@ -15,8 +15,8 @@ from helpers.small_berts import TEXTS, small_bert
 from numpy.testing import assert_allclose
 
 import kbert
-from kbert.checkpoints.exports import quantization
 from kbert.checkpoints.sentence_settings import SentenceSettings
+from kbert.exports import quantization
 
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
@@ -121,7 +121,7 @@ def test_int8_is_near_and_its_products_are_in_int8(berts, tmp_path, quantize):
 
 @pytest.mark.full
 def test_what_comes_out_of_an_int8_product_is_float32(berts):
-    from kbert.checkpoints.exports import onnx, serving
+    from kbert.exports import onnx, serving
 
     bert = berts["encoder"]
     proto = onnx.convert_model(serving.free_model(bert), bert.config.positions)

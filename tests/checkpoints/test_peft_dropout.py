@@ -15,8 +15,8 @@ from kbert.model.builder import build
 from kbert.model.lora import adapters_of
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
-from kbert.training.trained_weights import select_weights
+from kbert.training.optimization.optimizers import Optimizer
+from kbert.training.step.trained_weights import select_weights
 
 for package in ("transformers", "peft"):
     if importlib.util.find_spec(package) is None:

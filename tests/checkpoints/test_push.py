@@ -12,8 +12,8 @@ from helpers.local_hub import Fault
 from huggingface_hub import ModelCard, snapshot_download
 
 import kbert
-from kbert.checkpoints import pushing
-from kbert.checkpoints.hub.model_card import make_card
+from kbert.hub import pushing
+from kbert.hub.model_card import make_card
 
 TEXTS = ["a cat", "the red moon"]
 

@@ -39,7 +39,7 @@ def differences(tokenizer, lines, pairs=None, limit=512) -> list[str]:
     """The texts whose ids or segments in the graph are not the tokenizer's own."""
     import tensorflow as tf
 
-    from kbert.checkpoints.exports.text_graph import TextGraph
+    from kbert.exports.text_graph import TextGraph
 
     graph = TextGraph(tokenizer.vocabulary)
     found = graph.frame(tf.constant(lines), None if pairs is None else tf.constant(pairs), limit)
@@ -228,7 +228,7 @@ def test_served_masks_and_next_sentences_are_kberts(berts, tmp_path):
 def test_bytes_that_are_no_utf8_are_left_out():
     import tensorflow as tf
 
-    from kbert.checkpoints.exports.text_graph import TextGraph
+    from kbert.exports.text_graph import TextGraph
 
     tokenizer = Tokenizer.from_vocab([*texts.SPECIAL, "a", "##b", "é", "e"], lowercase=True)
     lines = [b"a\xffb \xc3", b"\xe2\x82a \xc3\xa9"]

@@ -15,7 +15,7 @@ import kbert
 from kbert import BertConfig
 from kbert.graph.families import FAMILIES
 from kbert.io.setting_keys import setting_keys
-from kbert.tasks.checks import longest
+from kbert.tasks.common.checks import longest
 
 WEIGHTS = "model.safetensors"
 TRUNCATION = {"max_length": 9, "strategy": "LongestFirst", "stride": 0, "direction": "Left"}

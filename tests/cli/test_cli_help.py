@@ -12,9 +12,9 @@ import pytest
 from click.shell_completion import get_completion_class
 from helpers.command_line import kbert
 
-from kbert.checkpoints.hub.names import list_known_models
 from kbert.cli import console
 from kbert.cli.main import SECTIONS, cli
+from kbert.hub.names import list_known_models
 from kbert.io import progress
 
 ESCAPE = "\x1b["

@@ -8,7 +8,7 @@ from helpers.sizes import SIZES
 
 import kbert
 from kbert.graph.accelerators import accelerators, gpu, tpu
-from kbert.graph.plan import plan
+from kbert.planning.plan import plan
 
 # libtpu 0.0.42's compiler of base, mixed_bfloat16, on v5e:2x2, of a chip: weights, moments and
 # batch; gradients and activations; FLOPs

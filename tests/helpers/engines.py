@@ -9,7 +9,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 
 
 def small_config(blocks: int = 1, dropout: float = 0.1, **changes) -> kbert.BertConfig:

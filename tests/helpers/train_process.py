@@ -25,7 +25,7 @@ def main(
     import kbert
     from kbert.training import backends
     from kbert.training.engine import Engine
-    from kbert.training.optimizers import Optimizer
+    from kbert.training.optimization.optimizers import Optimizer
 
     backend = backends.start(devices)
     source = kbert.load(folder)

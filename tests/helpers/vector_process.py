@@ -37,7 +37,7 @@ BY_XLA = {
 def batch(loss: str, columns: int, step: int):
     from kbert.data.training_batch import TrainingBatch
     from kbert.graph import names
-    from kbert.training.embedding_loss import EMBEDDINGS
+    from kbert.training.losses.embedding_loss import EMBEDDINGS
 
     random = np.random.default_rng([step, columns])
     ids = random.integers(5, SIZES["vocab_size"], (BATCH, columns, LENGTH)).astype("int32")
@@ -74,7 +74,7 @@ def encoder(adapted: bool):
     from kbert.graph.trained_parts import trained_parts
     from kbert.model.builder import build
     from kbert.tasks.embedding.embedding_model import encoder_of
-    from kbert.training.trained_weights import select_weights
+    from kbert.training.step.trained_weights import select_weights
 
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     spec = GraphSpec(kbert.BertConfig(**SIZES | rates | {"num_hidden_layers": 1}), "encoder")
@@ -84,9 +84,9 @@ def encoder(adapted: bool):
 
 def prepared(backend, loss: str, columns: int, options: dict, kind: str, more: dict):
     """An engine of a model whose weights are the same each time."""
-    from kbert.training.embedding_loss import EmbeddingLoss
     from kbert.training.engine import Engine
-    from kbert.training.optimizers import Optimizer
+    from kbert.training.losses.embedding_loss import EmbeddingLoss
+    from kbert.training.optimization.optimizers import Optimizer
 
     keras.utils.set_random_seed(11)
     random, trained = np.random.default_rng(7), None

@@ -11,7 +11,7 @@ from helpers.run_shards import CONFIG, SETTINGS, make_shards
 import kbert
 from kbert.graph.names import CLASSIFIER, MASKED_POSITIONS, SEGMENT_IDS, TOKEN_IDS
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation
-from kbert.training import optimizers
+from kbert.training.optimization import optimizers
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(24))]
 SMALL = kbert.BertConfig(**CONFIG | {"vocab_size": len(TOKENS)})

@@ -19,9 +19,9 @@ from kbert.graph import names
 from kbert.model.builder import build
 from kbert.tasks.embedding.embedding_model import encoder_of
 from kbert.training import backends
-from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.losses.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.optimization.optimizers import Optimizer
 
 TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs"]
 CLASSES = ("RobertaForSequenceClassification", "DistilBertForQuestionAnswering")

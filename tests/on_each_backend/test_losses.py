@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.gradients import differentiate
 
-from kbert.training.loss import LOSSES, make_loss, sum_metrics
+from kbert.training.losses.loss import LOSSES, make_loss, sum_metrics
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

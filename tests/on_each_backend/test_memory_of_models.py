@@ -14,7 +14,7 @@ import keras
 import kbert
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 sizes = {"hidden_size": 26, "num_attention_heads": 2, "intermediate_size": 37}

@@ -19,7 +19,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 
 ROW, LABELS = 17, 5
 BLOCKS = 2 if keras.backend.backend() == "torch" else 1  # a program takes seconds to make

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
 
-from kbert.training import optimizers
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization import optimizers
+from kbert.training.optimization.optimizers import Optimizer
 
 PEAK, STEPS, WARMUP = 3e-4, 37, 5
 LONG, LONG_WARMUP = 1_000_000, 10_007

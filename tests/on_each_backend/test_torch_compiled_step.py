@@ -12,7 +12,7 @@ import torch
 
 from kbert.graph.spec import GraphSpec
 from kbert.ops import torch as torch_ops
-from kbert.training.loss import compute_objective
+from kbert.training.losses.loss import compute_objective
 
 SPEC = GraphSpec(small_config(2), seq_len=11, max_predictions=PREDICTIONS).for_training()
 

@@ -14,8 +14,8 @@ from kbert.graph.trained_parts import trained_parts
 from kbert.model.lora import adapters_of, kernel_of
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
-from kbert.training.trained_weights import select_weights
+from kbert.training.optimization.optimizers import Optimizer
+from kbert.training.step.trained_weights import select_weights
 
 BATCH, RATE = 12, 1e-2
 CONFIG = SIZES | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

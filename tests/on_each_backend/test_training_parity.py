@@ -11,7 +11,7 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 import kbert
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 
 UPDATES, BATCH = 20, 13
 SETTINGS = {"learning_rate": 3e-3, "weight_decay": 0.1, "epsilon": 1e-6, "clip_norm": 0.5}

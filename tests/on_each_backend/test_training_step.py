@@ -17,15 +17,15 @@ import kbert
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.training import backends
-from kbert.training import step as training_step
 from kbert.training.engine import Engine
 from kbert.training.loop import diagnosis
 from kbert.training.loop.history import LoopPlan
 from kbert.training.loop.loop import NotFinite, train
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run.state_files import read_state
-from kbert.training.state import MOST_SKIPPED, find_seed_states
+from kbert.training.step.state import MOST_SKIPPED, find_seed_states
+from kbert.training.step import step as training_step
 
 BATCH, BLOCKS = 12, 1
 STEPS, BAD = 7, 2  # BAD: the update, counted from 0, that is not finite

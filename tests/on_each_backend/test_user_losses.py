@@ -6,9 +6,9 @@ import pytest
 from helpers.gradients import differentiate
 from keras import ops
 
-from kbert.training.loss import LOSSES, make_loss
-from kbert.training.setting_rules import check_settings
-from kbert.training.user_loss import make_user_loss
+from kbert.training.losses.loss import LOSSES, make_loss
+from kbert.training.losses.user_loss import make_user_loss
+from kbert.training.settings.setting_rules import check_settings
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

@@ -16,7 +16,7 @@ from kbert.model.builder import build
 from kbert.model.deferred import build_with, layers_of
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 
 RATES = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 CONFIG = kbert.BertConfig(**SIZES | RATES | {"num_hidden_layers": 2, "initializer_range": 0.2})

@@ -13,7 +13,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
-from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.losses.embedding_loss import EMBEDDINGS, EmbeddingLoss
 
 EXPECTED = FILES / "vector_losses.npz"
 RECORDS, COLUMNS, LENGTH = 12, 3, 7
@@ -110,8 +110,8 @@ def engine_of(dropout: float, accumulation_steps: int, **parts):
     from kbert.tasks.embedding.embedding_model import encoder_of
     from kbert.training import backends
     from kbert.training.engine import Engine
-    from kbert.training.optimizers import Optimizer
-    from kbert.training.trained_weights import select_weights
+    from kbert.training.optimization.optimizers import Optimizer
+    from kbert.training.step.trained_weights import select_weights
 
     keras.utils.set_random_seed(11)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}

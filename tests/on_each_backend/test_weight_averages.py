@@ -11,7 +11,7 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 from kbert.graph.names import SEGMENT_EMBEDDING
 from kbert.graph.spec import GraphSpec
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 
 EMA, STEPS, BATCH = 0.7, 4, 6
 SPEC = GraphSpec(small_config(dropout=0.0), seq_len=11, max_predictions=PREDICTIONS)

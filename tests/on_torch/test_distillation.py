@@ -15,7 +15,7 @@ import kbert
 from kbert.tasks.finetuning.run_request import request_finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
-from kbert.training.loss import compute_objective
+from kbert.training.losses.loss import compute_objective
 from kbert.training.run_plan import Device
 
 DISTILLATION = {"temperature": 1.5, "alpha": 0.6, "hidden_loss": "mse", "hidden_loss_weight": 0.5}

@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 
 import kbert
 from kbert.checkpoints.adapters import peft_folder
-from kbert.checkpoints.hub import fetching
+from kbert.hub import fetching
 from kbert.tasks.finetuning.run_request import request_finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of

@@ -13,8 +13,8 @@ from keras import ops
 
 import kbert
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.setting_rules import check_settings
-from kbert.training.user_objects import write_resume_call
+from kbert.training.settings.setting_rules import check_settings
+from kbert.training.settings.user_objects import write_resume_call
 
 LONG = {"epochs": 4, "save_every": 3, "keep_checkpoints": True}
 

@@ -18,9 +18,9 @@ from kbert.graph import names
 from kbert.tasks.embedding.embedding_model import encoder_of
 from kbert.tasks.embedding.training import TASK, TextRecord
 from kbert.training import backends
-from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.losses.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.optimization.optimizers import Optimizer
 
 ANIMALS, SKY, THINGS = (["cat", "dog"], ["sun", "moon"], ["tree", "mat"])
 SETTINGS = {"epochs": 9, "batch_size": 7, "learning_rate": 5e-3, "seed": 4}

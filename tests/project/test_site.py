@@ -9,8 +9,8 @@ import pytest
 from helpers.sizes import ROOT
 
 import kbert
-from kbert.checkpoints.hub.names import list_known_models
 from kbert.graph.reference import document_004
+from kbert.hub.names import list_known_models
 
 DOCS = ROOT / "docs"
 sys.path.append(str(DOCS))

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import kbert
 from kbert.tasks.answering.squad import read_squad
-from kbert.tasks.metrics import answer_scores
+from kbert.tasks.common.metrics import answer_scores
 
 CONTEXT = "the cat sat on the red mat . a big dog and the moon"
 QUESTIONS = ["who sat ?", "what is big", "dog ?", "moon sun sun", "mat"]

@@ -20,7 +20,7 @@ from kbert.model.builder import build
 from kbert.tasks.choosing import TASK, Question
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 
 CHOICES, BATCH, LENGTH = 3, 5, 7
 SIZES = {
@@ -156,7 +156,7 @@ def test_adapters_of_pefts_give_its_numbers_in_both_directions(peer, tmp_path, k
 
 
 def bert_card(bert) -> str:
-    from kbert.checkpoints.hub.model_card import make_card
+    from kbert.hub.model_card import make_card
 
     return make_card(bert)
 

@@ -9,12 +9,12 @@ from scipy import stats
 from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
-from kbert.tasks import metrics
+from kbert.tasks.common import metrics
+from kbert.tasks.common.intervals import RESAMPLES, Scores, find_intervals
 from kbert.tasks.embedding.evaluation import score_embeddings
 from kbert.tasks.finetuning.task import task_of
-from kbert.tasks.intervals import RESAMPLES, Scores, find_intervals
 from kbert.tasks.tagging.reading import Sentence
-from kbert.training.best_weights import BestWeights
+from kbert.training.loop.best_weights import BestWeights
 
 RNG = np.random.default_rng(3)
 GOLD = RNG.integers(0, 2, 87)

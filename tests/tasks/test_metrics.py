@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.sizes import FILES
 
-from kbert.tasks import metrics
+from kbert.tasks.common import metrics
 
 PEERS = json.loads((FILES / "metrics.json").read_text(encoding="utf-8"))
 

@@ -15,9 +15,9 @@ from numpy.testing import assert_allclose
 
 import kbert
 from kbert.checkpoints.sentence_settings import CrossEncoderSettings
-from kbert.tasks import running
+from kbert.tasks.common import running
+from kbert.tasks.common.encoding import split_by_size
 from kbert.tasks.embedding.texts import prepare_texts
-from kbert.tasks.encoding import split_by_size
 
 
 @pytest.fixture

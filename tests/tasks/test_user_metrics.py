@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from kbert.tasks.common.intervals import RESAMPLES, find_intervals
 from kbert.tasks.finetuning.user_metrics import evaluate_metrics
-from kbert.tasks.intervals import RESAMPLES, find_intervals
-from kbert.training.setting_rules import check_settings
+from kbert.training.settings.setting_rules import check_settings
 
 RNG = np.random.default_rng(8)
 LABELS = RNG.integers(0, 3, 61)

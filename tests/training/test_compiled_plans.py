@@ -12,8 +12,8 @@ import kbert
 from kbert.graph import accelerators
 from kbert.heads import HEADS
 from kbert.io import extras
-from kbert.training.compiled import compiler, gpu_text, hlo_text
-from kbert.training.compiled.hlo_text import SCOPES
+from kbert.planning import compiler, gpu_text, hlo_text
+from kbert.planning.hlo_text import SCOPES
 
 LIBTPU = importlib.util.find_spec("libtpu")
 needs_compiler = pytest.mark.skipif(LIBTPU is None, reason='pip install ".[tpu]"')

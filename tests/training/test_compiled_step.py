@@ -9,9 +9,10 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
-from kbert.training import backends, optimizers
+from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.trained_weights import TrainedWeights
+from kbert.training.optimization import optimizers
+from kbert.training.step.trained_weights import TrainedWeights
 
 tensorflow_engine = pytest.importorskip("kbert.training.backends.tensorflow")
 UPDATES = 3

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kbert
-from kbert.training import optimizers
-from kbert.training.optimizers import OPTIMIZERS, Optimizer
+from kbert.training.optimization import optimizers
+from kbert.training.optimization.optimizers import OPTIMIZERS, Optimizer
 
 SHAPE, UPDATES = (7, 5), 13
 

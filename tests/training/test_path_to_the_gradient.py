@@ -19,7 +19,7 @@ FILES = [
     "training/engine.py",
     "training/backends/tensorflow.py",
     "training/backends/backend.py",
-    "training/step.py",
+    "training/step/step.py",
 ]
 
 

@@ -17,9 +17,9 @@ from kbert.cli.pretraining_commands import pretrain as pretrain_command
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
-from kbert.training.run_settings import RunOptions
-from kbert.training.step import TrainingStep
+from kbert.training.optimization.optimizers import Optimizer
+from kbert.training.settings.run_settings import RunOptions
+from kbert.training.step.step import TrainingStep
 
 NUMBERS = [math.nan, math.inf, -math.inf, -1, -0.5, 10**400, 1j]
 OTHERS = [[3], {}, "", "x", "yes", b"1", np.array([1, 2])]
@@ -153,7 +153,7 @@ def test_optimizer_refuses_bad_values():
 
 def test_every_setting_has_a_rule():
     """A field that is added to a run is checked, or fails here."""
-    from kbert.training.setting_rules import RULES
+    from kbert.training.settings.setting_rules import RULES
 
     named = {name for _, names in WAYS.values() for name in names} | set(fields_of(Optimizer))
     assert named - {"name"} <= set(RULES)

@@ -14,7 +14,7 @@ from kbert.cli.main import cli
 from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.pretraining.settings import PretrainingSettings
-from kbert.training.run_settings import RunOptions, RunSettings
+from kbert.training.settings.run_settings import RunOptions, RunSettings
 
 FINETUNING = FinetuningSettings.fields()
 PRETRAINING = PretrainingSettings.fields()
@@ -214,7 +214,7 @@ def test_editor_completes_settings():
 
 
 def test_texts_are_not_read_when_kbert_is_imported():
-    code = "import sys, kbert; sys.exit('kbert.training.setting_texts' in sys.modules)"
+    code = "import sys, kbert; sys.exit('kbert.training.settings.setting_texts' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

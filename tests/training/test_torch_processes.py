@@ -12,7 +12,7 @@ import kbert
 from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.backends import torch_hosts
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 """

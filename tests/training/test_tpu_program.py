@@ -16,7 +16,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.model.builder import build
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 
 tf = pytest.importorskip("tensorflow")
 from kbert.training.backends import strategies  # noqa: E402
@@ -246,7 +246,7 @@ from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.backends import strategies
 from kbert.training.backends.strategies import stack_steps
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 from helpers.vector_process import CASES, batch, prepared

@@ -130,7 +130,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 import kbert
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 backend = backends.start(2)
 with backend.scope():
@@ -170,7 +170,7 @@ import jax, keras, kbert
 import numpy as np
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.optimizers import Optimizer
+from kbert.training.optimization.optimizers import Optimizer
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 backend = backends.start(2)

@@ -16,12 +16,12 @@ import numpy as np
 from kbert.checkpoints import transfer, weight_names, writing
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
 from kbert.checkpoints.checkpoint import HEAD_SETTINGS, Tensor
-from kbert.checkpoints.hub.names import ModelName
 from kbert.checkpoints.transformers import weight_files
 from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
 from kbert.graph import names
 from kbert.graph.trained_parts import MATRICES
 from kbert.heads import HEADS
+from kbert.hub.names import ModelName
 from kbert.io import json_schema as js
 from kbert.io.interrupted_saves import open_whole
 from kbert.io.patterns import Patterns

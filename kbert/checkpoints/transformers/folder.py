@@ -13,7 +13,6 @@ import numpy as np
 
 from kbert.checkpoints import transfer, untrained_weights, weight_names, writing
 from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint
-from kbert.checkpoints.hub.model_card import README
 from kbert.checkpoints.transformers import layout
 from kbert.checkpoints.transformers.classes import Classes, classes_of
 from kbert.checkpoints.transformers.sentence_files import (
@@ -26,6 +25,7 @@ from kbert.checkpoints.transformers.weight_files import FILES, INDEXES, find_wei
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
+from kbert.hub.model_card import README
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")

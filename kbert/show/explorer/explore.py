@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbert.checkpoints.hub import hugging_face
-from kbert.checkpoints.hub.names import ModelName
 from kbert.graph.accounting import account
 from kbert.graph.aliases import accept_old_names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
+from kbert.hub import hugging_face
+from kbert.hub.names import ModelName
 from kbert.io import pages, printable
 from kbert.io.atomic_write import atomic_file, check_new_file, write_atomically
 from kbert.show.explorer.counting import counting_data, graphs, list_formulas, list_variables

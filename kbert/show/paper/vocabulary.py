@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from kbert.checkpoints import formats
-from kbert.checkpoints.hub import hugging_face
-from kbert.checkpoints.hub.names import ModelName, find_release
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import PRESETS, get_config
+from kbert.hub import hugging_face
+from kbert.hub.names import ModelName, find_release
 
 
 def find_tokenizer(source: Any, lowercase: bool | None) -> tuple[Tokenizer, BertConfig]:

@@ -18,8 +18,8 @@ from kbert.tasks.answering.training import (
     encode_squad,
     find_best_answers,
 )
-from kbert.tasks.checks import longest, require_head
-from kbert.tasks.running import (
+from kbert.tasks.common.checks import longest, require_head
+from kbert.tasks.common.running import (
     BATCH_SIZE,
     InferenceOptions,
     Window,

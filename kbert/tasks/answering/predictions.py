@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.tasks import metrics
 from kbert.tasks.answering.squad import Question, list_answers
+from kbert.tasks.common import metrics
 from kbert.tasks.finetuning.dev_predictions import log_softmax, pick_worst
 from kbert.training.run.predictions import AnswerProb, PredictedExample, Predictions, TextPiece
 

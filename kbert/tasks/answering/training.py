@@ -11,11 +11,11 @@ from kbert.data.padding import windows
 from kbert.data.tokenization.encodings import Encoding
 from kbert.graph.names import SPAN_END, SPAN_START
 from kbert.io.wording import data_of
-from kbert.tasks import metrics
 from kbert.tasks.answering.predictions import describe_answers
 from kbert.tasks.answering.squad import Question, list_answers, read_questions
+from kbert.tasks.common import metrics
+from kbert.tasks.common.intervals import Scores
 from kbert.tasks.finetuning.task import Task
-from kbert.tasks.intervals import Scores
 from kbert.training.run.predictions import Baseline, Predictions
 
 _logger = logging.getLogger("kbert")

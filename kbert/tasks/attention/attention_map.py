@@ -20,7 +20,7 @@ from kbert.tasks.attention.head_statistics import (
     head_statistics,
     index_of,
 )
-from kbert.tasks.pictures import PICTURES
+from kbert.tasks.common.pictures import PICTURES
 
 PAGE, NUMBERS = ".html", ".npz"
 ENDINGS = (*PICTURES, PAGE, NUMBERS)

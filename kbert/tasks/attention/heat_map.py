@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from kbert.io import palette, printable
-from kbert.tasks.pictures import draw_figure
+from kbert.tasks.common.pictures import draw_figure
 
 _INCHES = 0.22  # per token, at most
 _LONGEST = 36.0  # inches of all tokens, at most

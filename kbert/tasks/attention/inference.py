@@ -12,7 +12,7 @@ from kbert.io import printable
 from kbert.model.probes import build_attention_maps
 from kbert.tasks.attention.attention_map import AttentionMap
 from kbert.tasks.attention.head_statistics import index_of
-from kbert.tasks.running import get_function, list_texts, run_texts
+from kbert.tasks.common.running import get_function, list_texts, run_texts
 
 _BATCH = 4  # maps are large: L · A · S² numbers each
 

@@ -10,7 +10,7 @@ import numpy as np
 from kbert.io import printable
 from kbert.io.atomic_write import check_new_file, write_atomically
 from kbert.tasks.attribution import coloured_text
-from kbert.tasks.pictures import PICTURES
+from kbert.tasks.common.pictures import PICTURES
 
 ENDINGS = (".html", *PICTURES)
 

@@ -19,14 +19,14 @@ from kbert.model.probes import cut_embeddings
 from kbert.tasks.attribution import BASELINES, VALUES, targets
 from kbert.tasks.attribution.attribution import Attribution
 from kbert.tasks.attribution.integrated_gradients import integrate
-from kbert.tasks.checks import (
+from kbert.tasks.common.checks import (
     MLM_LAYERS,
     longest,
     require_tokenizer,
     require_trained,
     require_two_segments,
 )
-from kbert.tasks.running import cast, check_ids, pad_length, warn_of_truncated
+from kbert.tasks.common.running import cast, check_ids, pad_length, warn_of_truncated
 
 # A function holds layers of its model, never the model itself: it goes with it.
 _functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()

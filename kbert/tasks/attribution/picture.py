@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kbert.io import palette, printable
 from kbert.tasks.attribution.coloured_text import Span
-from kbert.tasks.pictures import draw_figure
+from kbert.tasks.common.pictures import draw_figure
 
 _WIDTH = 7.5  # inches, all of it
 _MARGIN = 0.25  # inches on each side

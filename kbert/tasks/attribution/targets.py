@@ -20,7 +20,7 @@ from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.io.wording import hint
 from kbert.model.probes import build_pooled, cut_after_embeddings
-from kbert.tasks.checks import MLM_LAYERS, require_head, require_pooler, require_tokenizer
+from kbert.tasks.common.checks import MLM_LAYERS, require_head, require_pooler, require_tokenizer
 
 COSINE = "cosine"
 _NUMBER = ((), "int32")  # shape and dtype

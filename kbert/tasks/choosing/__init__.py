@@ -15,11 +15,11 @@ from kbert.data.labelled.table_format import Columns, TableFormat, TableRow
 from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of
-from kbert.tasks import metrics
-from kbert.tasks.encoding import encode_in_portions
+from kbert.tasks.common import metrics
+from kbert.tasks.common.encoding import encode_in_portions
+from kbert.tasks.common.intervals import Scores
 from kbert.tasks.finetuning.dev_predictions import log_softmax, name_classes, pick_worst
 from kbert.tasks.finetuning.task import Task
-from kbert.tasks.intervals import Scores
 from kbert.training.run.predictions import Baseline, PredictedExample, Predictions, TextPiece
 
 _PROMPTS, _STARTS = ("prompt", "sent1"), ("start", "sent2")

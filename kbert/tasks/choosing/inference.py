@@ -8,9 +8,9 @@ import numpy as np
 from kbert.checkpoints.bert import Bert
 from kbert.graph import names
 from kbert.io import printable
-from kbert.tasks.checks import check_text, listed, require_tokenizer, require_two_segments
 from kbert.tasks.choosing import join_start
-from kbert.tasks.running import BATCH_SIZE, InferenceOptions, compute_logits, softmax
+from kbert.tasks.common.checks import check_text, listed, require_tokenizer, require_two_segments
+from kbert.tasks.common.running import BATCH_SIZE, InferenceOptions, compute_logits, softmax
 
 
 @dataclass(frozen=True)

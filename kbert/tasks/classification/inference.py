@@ -11,7 +11,7 @@ from kbert.checkpoints.checkpoint import choose_activation
 from kbert.graph import names
 from kbert.io import printable
 from kbert.io.wording import name_call
-from kbert.tasks.running import (
+from kbert.tasks.common.running import (
     BATCH_SIZE,
     InferenceOptions,
     compute_logits,

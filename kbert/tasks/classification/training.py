@@ -13,7 +13,6 @@ from kbert.data.labelled.length_buckets import Examples
 from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import CLASSIFIER
 from kbert.io.wording import data_of, first_few, name_setting
-from kbert.tasks import metrics
 from kbert.tasks.classification.predictions import (
     describe_classes,
     describe_label_sets,
@@ -21,11 +20,12 @@ from kbert.tasks.classification.predictions import (
 )
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.classification.tables import CLASSES, LABEL_SETS, NUMBERS
-from kbert.tasks.encoding import encode_in_portions
+from kbert.tasks.common import metrics
+from kbert.tasks.common.encoding import encode_in_portions
+from kbert.tasks.common.intervals import Scores
 from kbert.tasks.finetuning.data_summary import describe_one_class, summarize_numbers
 from kbert.tasks.finetuning.dev_predictions import find_majority, find_mean_baseline
 from kbert.tasks.finetuning.task import Task
-from kbert.tasks.intervals import Scores
 from kbert.training.run.predictions import Baseline, Predictions
 
 

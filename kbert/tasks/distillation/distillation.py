@@ -18,9 +18,9 @@ from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
 from kbert.model.deferred import build_with, layers_of
 from kbert.model.probes import add_state_outputs, map_layers
-from kbert.tasks.checks import load_of_casing, require_tokenizer
-from kbert.tasks.running import compile_model
-from kbert.training.loss import LOSSES, Loss, make_loss
+from kbert.tasks.common.checks import load_of_casing, require_tokenizer
+from kbert.tasks.common.running import compile_model
+from kbert.training.losses.loss import LOSSES, Loss, make_loss
 from kbert.training.run_plan import RunPlan
 
 

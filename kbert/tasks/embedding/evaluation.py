@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbert.data.labelled.text_columns import TextColumns
-from kbert.tasks import metrics
+from kbert.tasks.common import metrics
+from kbert.tasks.common.intervals import Scores
 from kbert.tasks.embedding.predictions import describe_similarities
 from kbert.tasks.finetuning.evaluate import Evaluation, EvaluationResult
 from kbert.tasks.finetuning.user_metrics import Pairs
-from kbert.tasks.intervals import Scores
 from kbert.training.run.predictions import Predictions
 
 NEAREST = (1, 5, 10)  # k of recall@k

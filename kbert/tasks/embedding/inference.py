@@ -18,22 +18,22 @@ from kbert.graph.config import require_positive
 from kbert.io import printable
 from kbert.io.wording import check_choice
 from kbert.model.probes import build_pooled
-from kbert.tasks.checks import (
+from kbert.tasks.common.checks import (
     check_max_length,
     listed,
     longest,
     require_pooler,
     require_tokenizer,
 )
-from kbert.tasks.embedding import LONG_TEXTS
-from kbert.tasks.embedding.texts import choose_prompt, count_prompt_tokens, prepare_texts
-from kbert.tasks.running import (
+from kbert.tasks.common.running import (
     BATCH_SIZE,
     Window,
     get_function,
     run_sequences,
     run_windows,
 )
+from kbert.tasks.embedding import LONG_TEXTS
+from kbert.tasks.embedding.texts import choose_prompt, count_prompt_tokens, prepare_texts
 
 _LAYERS = 4  # that "last" concatenates by default
 

@@ -14,7 +14,7 @@ from kbert.graph import names
 from kbert.graph.closed_form import layers as graph_layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
-from kbert.tasks.checks import length_of_examples, longest, require_tokenizer
+from kbert.tasks.common.checks import length_of_examples, longest, require_tokenizer
 from kbert.tasks.embedding.embedding_model import EmbeddingModel
 from kbert.tasks.embedding.evaluation import SCORES, EmbeddingEvaluation
 from kbert.tasks.embedding.training import TASK, TextRecord, check_prompt, drop_single_labels
@@ -23,9 +23,9 @@ from kbert.tasks.finetuning.continued_adapter import choose_trained
 from kbert.tasks.finetuning.planning import Source, log_summary, make_plan, open_model
 from kbert.tasks.finetuning.run_request import LabelledData, read_labelled
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.training.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.losses.embedding_loss import EMBEDDINGS, EmbeddingLoss
 from kbert.training.run_plan import Device, Request, RunPlan
-from kbert.training.setting_rules import VECTOR_POOLINGS
+from kbert.training.settings.setting_rules import VECTOR_POOLINGS
 
 # Losses for each kind of records; the first is the default.
 _LOSSES_BY_KIND = {

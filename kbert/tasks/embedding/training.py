@@ -14,6 +14,8 @@ from kbert.data.labelled.data_warnings import warn_of_missing_labels
 from kbert.data.labelled.table_reading import read_table
 from kbert.data.labelled.text_columns import TextColumns
 from kbert.io.wording import data_of
+from kbert.tasks.common.encoding import encode_in_portions
+from kbert.tasks.common.intervals import Scores
 from kbert.tasks.embedding.evaluation import (
     collect_metrics,
     pair_cosines,
@@ -22,12 +24,10 @@ from kbert.tasks.embedding.evaluation import (
 )
 from kbert.tasks.embedding.tables import KINDS, TEXT_RECORDS, TextRecord
 from kbert.tasks.embedding.texts import prepare_texts
-from kbert.tasks.encoding import encode_in_portions
 from kbert.tasks.finetuning.data_summary import summarize_numbers
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.finetuning.user_metrics import add_metrics, evaluate_metrics
-from kbert.tasks.intervals import Scores
-from kbert.training.setting_rules import EMBEDDING_LOSSES
+from kbert.training.settings.setting_rules import EMBEDDING_LOSSES
 
 _logger = logging.getLogger("kbert")
 
@@ -88,7 +88,7 @@ class SentenceEmbeddings(Task):
 
         `settings` are a `FinetuningSettings`, of which max_length and dimensions count.
         """
-        from kbert.tasks.checks import longest, require_tokenizer
+        from kbert.tasks.common.checks import longest, require_tokenizer
         from kbert.tasks.embedding.inference import embed_ids
 
         tokenizer = require_tokenizer(bert, "evaluate")

@@ -15,8 +15,14 @@ from kbert.graph import names
 from kbert.graph.config import require_positive
 from kbert.io import printable
 from kbert.model.probes import build_hidden_states
-from kbert.tasks.checks import MLM_LAYERS, listed, require_head, require_tokenizer
-from kbert.tasks.running import BATCH_SIZE, InferenceOptions, get_function, run_texts, softmax
+from kbert.tasks.common.checks import MLM_LAYERS, listed, require_head, require_tokenizer
+from kbert.tasks.common.running import (
+    BATCH_SIZE,
+    InferenceOptions,
+    get_function,
+    run_texts,
+    softmax,
+)
 
 _MASKS = 256  # projected onto the vocabulary at a time: 30 MB of logits for base
 

@@ -13,8 +13,6 @@ from kbert.checkpoints import run_models
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert, load
-from kbert.checkpoints.hub import fetching
-from kbert.checkpoints.hub.names import ModelName
 from kbert.graph.closed_form import layers
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import (
@@ -23,6 +21,8 @@ from kbert.graph.trained_parts import (
     read_lora_targets,
     trained_parts,
 )
+from kbert.hub import fetching
+from kbert.hub.names import ModelName
 from kbert.tasks.finetuning.settings import FinetuningSettings
 
 _logger = logging.getLogger("kbert")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.tasks import metrics
+from kbert.tasks.common import metrics
 from kbert.training.run.predictions import (
     MOST_EXAMPLES,
     MOST_LABELS,

@@ -21,7 +21,7 @@ from kbert.graph.config import require_positive
 from kbert.graph.names import SEGMENT_IDS, TOKEN_IDS
 from kbert.heads import HEADS
 from kbert.io import printable
-from kbert.tasks.checks import (
+from kbert.tasks.common.checks import (
     check_max_length,
     longest,
     require_data,
@@ -29,6 +29,7 @@ from kbert.tasks.checks import (
     require_source,
     require_tokenizer,
 )
+from kbert.tasks.common.intervals import Scores, find_intervals
 from kbert.tasks.finetuning.run_defaults import (
     complete_options,
     find_run,
@@ -39,10 +40,9 @@ from kbert.tasks.finetuning.run_defaults import (
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task, records_of, task_of, with_known_labels
 from kbert.tasks.finetuning.user_metrics import Pairs, add_metrics, evaluate_metrics, pair_arrays
-from kbert.tasks.intervals import Scores, find_intervals
 from kbert.training.run.predictions import Predictions
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.user_objects import UserFunction
+from kbert.training.settings.user_objects import UserFunction
 
 if TYPE_CHECKING:
     import keras
@@ -152,7 +152,7 @@ def _evaluate_head(
     bert: Bert, task: Task, records: list, settings: FinetuningSettings, batch_size: int, precision
 ) -> dict[str, float]:
     """Compute the metrics of a model's head; log what they are of."""
-    from kbert.tasks.running import get_output_function
+    from kbert.tasks.common.running import get_output_function
 
     outputs, labels = list(bert.model.output_names), known_labels(bert)
     metrics_text = task.describe_metrics(labels)  # it refuses a label that the model lacks
@@ -280,7 +280,7 @@ class LabelledEvaluation(Evaluation):
         records: the data as read.
         labels: the head's labels.
         packed: whether the model is of the packed graph; its rows then have one text each.
-        loss: a `kbert.training.loss.Loss`; None: the task's own.
+        loss: a `kbert.training.losses.loss.Loss`; None: the task's own.
     """
 
     task: Task
@@ -290,7 +290,9 @@ class LabelledEvaluation(Evaluation):
     loss: Any = None
 
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> EvaluationResult:
-        from kbert.training.loss import LOSSES  # imports Keras, which the reading of data does not
+        from kbert.training.losses.loss import (
+            LOSSES,  # imports Keras, which the reading of data does not
+        )
 
         logits = self._predict_logits(predict, outputs)
         data = self.records, self.examples, logits, self.labels

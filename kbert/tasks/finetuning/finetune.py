@@ -13,14 +13,14 @@ from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.in_memory import Rows
 from kbert.graph import aliases
 from kbert.io import printable
-from kbert.tasks.checks import require_data, require_source
+from kbert.tasks.common.checks import require_data, require_source
 from kbert.tasks.finetuning.results import Finetuned, make_finetuned
 from kbert.tasks.finetuning.run_request import request_finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import task_of
 from kbert.training import runner
-from kbert.training.run_settings import RunOptions
-from kbert.training.setting_texts import collect, document
+from kbert.training.settings.run_settings import RunOptions
+from kbert.training.settings.setting_texts import collect, document
 
 if TYPE_CHECKING:
     import keras
@@ -107,8 +107,9 @@ def finetune(
 
         kbert.finetune("bert-base-uncased", "classify", train="train.tsv", dev="dev.tsv")
 
-    `FinetuningSettings` says more about each setting, and `kbert.training.run_settings.RunOptions`
-    about how the run is done: `devices` and the arguments after it.
+    `FinetuningSettings` says more about each setting, and
+    `kbert.training.settings.run_settings.RunOptions` about how the run is done: `devices` and
+    the arguments after it.
 
     Args:
         source: the name of a model, the path of a checkpoint of any format that `kbert.load` opens,

@@ -17,12 +17,12 @@ import numpy as np
 
 from kbert.checkpoints.adapters.adapter import LoraAdapter
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.hub.model_card import Training
 from kbert.checkpoints.transfer import weights_digest
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.graph.spec import GraphSpec
+from kbert.hub.model_card import Training
 from kbert.io.wording import check_choice
-from kbert.tasks.checks import length_of_examples, require_tokenizer, require_two_segments
+from kbert.tasks.common.checks import length_of_examples, require_tokenizer, require_two_segments
 from kbert.tasks.distillation.distillation import plan_distillation
 from kbert.tasks.finetuning.batches import choose_lengths, make_batches, mean_flops, weigh_labels
 from kbert.tasks.finetuning.continued_adapter import choose_trained, open_source
@@ -36,8 +36,9 @@ from kbert.tasks.finetuning.settings import FinetuningSettings
 from kbert.tasks.finetuning.task import Task
 from kbert.tasks.finetuning.teacher import open_teacher_of_labels
 from kbert.tasks.finetuning.user_metrics import list_keras_metrics
-from kbert.training.best_weights import Evaluated
-from kbert.training.loss import LOSSES, Loss, make_loss
+from kbert.training.loop.best_weights import Evaluated
+from kbert.training.losses.loss import LOSSES, Loss, make_loss
+from kbert.training.losses.user_loss import check_losses, make_user_loss
 from kbert.training.run.predictions import Predictions
 from kbert.training.run_plan import (
     Device,
@@ -51,7 +52,6 @@ from kbert.training.run_plan import (
     make_optimizer,
     pin_models,
 )
-from kbert.training.user_loss import check_losses, make_user_loss
 
 _logger = logging.getLogger("kbert")
 

@@ -20,7 +20,7 @@ class Finetuned:
         metrics: metrics of these weights on the dev data, by name; empty without dev data.
         folder: the run's folder; None if nothing was saved.
         intervals: 95 % confidence intervals of the metrics, (lower, upper) by name; see
-            `kbert.tasks.intervals`.
+            `kbert.tasks.common.intervals`.
     """
 
     bert: Bert

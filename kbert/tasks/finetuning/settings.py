@@ -7,9 +7,9 @@ from kbert.data.labelled.columns import ColumnOptions
 from kbert.heads import HEADS
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DistillationSettings, check_teacher
-from kbert.training.run_settings import RunSettings
-from kbert.training.setting_rules import KERAS_OPTIMIZER
-from kbert.training.user_objects import UserFunction, name_object
+from kbert.training.settings.run_settings import RunSettings
+from kbert.training.settings.setting_rules import KERAS_OPTIMIZER
+from kbert.training.settings.user_objects import UserFunction, name_object
 
 if TYPE_CHECKING:
     from kbert.tasks.finetuning.task import Task
@@ -64,9 +64,9 @@ class FinetuningSettings(DistillationSettings, RunSettings):
         loss: loss that the training minimizes. None: the task's own. "squared_error",
             "absolute_error" or "huber" for regress; "infonce", "triplet", "cosine" or "cosent" for
             embed; in Python also a `keras.losses.Loss`, or a function of labels and logits that
-            returns a loss per example, in `keras.ops`. See `kbert.training.user_loss`. With
+            returns a loss per example, in `keras.ops`. See `kbert.training.losses.user_loss`. With
             infonce, embed's own, each text must find its partner among all texts of the batch;
-            scored pairs have cosent. See `kbert.training.embedding_loss`.
+            scored pairs have cosent. See `kbert.training.losses.embedding_loss`.
         score: metric that chooses the best weights and ends the run with `patience`; higher is
             better, but lower if - stands before it. None: the task's own.
         metrics: further metrics of the dev data, in Python: a list of `keras.metrics.Metric`

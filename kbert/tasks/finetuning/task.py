@@ -16,7 +16,7 @@ from kbert.io.wording import check_choice, data_of
 
 if TYPE_CHECKING:  # the command line reads TASKS, without NumPy
     from kbert.data.labelled.length_buckets import Examples
-    from kbert.tasks.intervals import Scores
+    from kbert.tasks.common.intervals import Scores
     from kbert.training.run.predictions import Baseline, Predictions
 
 # The module and name of a task, and what a file of its data contains.
@@ -90,7 +90,7 @@ class Task(Protocol):
 
     @property
     def loss(self) -> str:
-        """The loss of its outputs, as in `kbert.training.loss.LOSSES`: its head's or its own."""
+        """The loss of its outputs, of `kbert.training.losses`: its head's or another."""
         return HEADS[self.head].loss
 
     @property

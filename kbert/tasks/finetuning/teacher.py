@@ -3,7 +3,7 @@
 from kbert.checkpoints.bert import Bert
 from kbert.heads import HEADS
 from kbert.io.wording import first_few
-from kbert.tasks.checks import require_head, require_tokenizer
+from kbert.tasks.common.checks import require_head, require_tokenizer
 from kbert.tasks.distillation.distillation import open_teacher
 from kbert.tasks.finetuning.evaluate import known_labels, require_kind
 from kbert.tasks.finetuning.task import Task

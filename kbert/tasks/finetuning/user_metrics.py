@@ -8,9 +8,9 @@ import numpy as np
 
 from kbert.data.labelled.length_buckets import IGNORED
 from kbert.graph.names import CLASSIFIER, TOKEN_CLASSIFIER
-from kbert.tasks.intervals import Scores
-from kbert.training import user_objects
-from kbert.training.user_objects import UserFunction
+from kbert.tasks.common.intervals import Scores
+from kbert.training.settings import user_objects
+from kbert.training.settings.user_objects import UserFunction
 
 Column = Sequence | np.ndarray
 Pairs = tuple[Column, Column]  # of all examples, labels and predictions

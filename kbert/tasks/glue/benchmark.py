@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbert.io.wording import first_few
-from kbert.training.setting_rules import check_settings
+from kbert.training.settings.setting_rules import check_settings
 
 _TWO = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
@@ -39,8 +39,8 @@ class GlueTask:
         name: as GLUE writes it, of its folder too.
         columns: header names of its files: label, text and, if there is one, second text.
         labels: all of them; none: numbers.
-        metrics: the official ones, by their names in `kbert.tasks.metrics`; a task's score is
-            their mean, as GLUE's.
+        metrics: the official ones, by name in `kbert.tasks.common.metrics`; a task's score is their
+            mean, as GLUE's.
         headless: the layout of its files if they have no header.
         dev: its dev files, by what is put behind the name.
         may_be_broken: whether its own download has lines with other columns.

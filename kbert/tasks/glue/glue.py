@@ -23,7 +23,7 @@ from kbert.io import printable
 from kbert.io.atomic_write import refuse_links, write_atomically
 from kbert.io.file_kinds import check_kind
 from kbert.io.json_values import as_json
-from kbert.tasks.checks import length_of_examples, require_source
+from kbert.tasks.common.checks import length_of_examples, require_source
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
 from kbert.tasks.finetuning.results import Finetuned
@@ -38,8 +38,8 @@ from kbert.tasks.glue.benchmark import (
 from kbert.tasks.glue.reading import TaskData, read_task
 from kbert.tasks.glue.results import PAGE, GlueResult, Run, TaskResult, write_glue_page
 from kbert.tasks.resume import resume
-from kbert.training.run_settings import RunOptions
-from kbert.training.setting_texts import document, list_fields
+from kbert.training.settings.run_settings import RunOptions
+from kbert.training.settings.setting_texts import document, list_fields
 
 if TYPE_CHECKING:
     import keras

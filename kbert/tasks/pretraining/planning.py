@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.hub.model_card import Training
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches
 from kbert.graph import names
 from kbert.graph.accounting import account
@@ -17,13 +16,14 @@ from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
 from kbert.heads import HEADS
-from kbert.tasks.checks import MLM_LAYERS, require_head
+from kbert.hub.model_card import Training
+from kbert.tasks.common.checks import MLM_LAYERS, require_head
 from kbert.tasks.distillation.distillation import open_teacher, plan_distillation
 from kbert.tasks.pretraining.pretrained_model import PretrainedModel
 from kbert.tasks.pretraining.settings import PretrainingSettings
-from kbert.training.best_weights import BestWeights, Evaluated
+from kbert.training.loop.best_weights import BestWeights, Evaluated
 from kbert.training.loop.history import History
-from kbert.training.loss import LOSSES
+from kbert.training.losses.loss import LOSSES
 from kbert.training.run_plan import (
     Device,
     Request,

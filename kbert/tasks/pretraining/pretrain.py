@@ -18,8 +18,8 @@ from kbert.tasks.pretraining.results import Trained, make_trained
 from kbert.tasks.pretraining.run_request import request_pretraining
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training import runner
-from kbert.training.run_settings import RunOptions
-from kbert.training.setting_texts import collect, document
+from kbert.training.settings.run_settings import RunOptions
+from kbert.training.settings.setting_texts import collect, document
 
 if TYPE_CHECKING:
     import keras
@@ -88,8 +88,8 @@ def pretrain(
     """Pretrain a BERT with MLM and NSP, or with MLM only.
 
     `kbert.tasks.pretraining.settings.PretrainingSettings` says more about each setting, and
-    `kbert.training.run_settings.RunOptions` about how the run is done: `devices` and the arguments
-    after it.
+    `kbert.training.settings.run_settings.RunOptions` about how the run is done: `devices` and the
+    arguments after it.
 
     Args:
         shards: the folder that `kbert.prepare` wrote.

@@ -8,7 +8,7 @@ from kbert.checkpoints.bert import Bert, load
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.graph import names
 from kbert.model.deferred import build_with, layers_of
-from kbert.tasks.checks import load_of_casing
+from kbert.tasks.common.checks import load_of_casing
 from kbert.training.run_plan import InitialLayers, PlannedModel, digest_base
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from kbert.graph.config import BertConfig
 from kbert.io import json_schema as js
 from kbert.tasks.distillation.settings import DistillationSettings
-from kbert.training.run_settings import RunSettings
+from kbert.training.settings.run_settings import RunSettings
 
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
 

@@ -24,10 +24,10 @@ from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.heads import HEADS
 from kbert.io import printable
-from kbert.tasks.checks import listed, require_tokenizer
 from kbert.tasks.classification.inference import classify, regress
+from kbert.tasks.common.checks import listed, require_tokenizer
+from kbert.tasks.common.running import BATCH_SIZE, InferenceOptions
 from kbert.tasks.embedding.inference import check_finite, compare, embed
-from kbert.tasks.running import BATCH_SIZE, InferenceOptions
 from kbert.tasks.searching import TOP
 
 _logger = logging.getLogger("kbert")

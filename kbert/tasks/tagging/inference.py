@@ -8,8 +8,8 @@ from kbert.checkpoints.bert import Bert, label_names
 from kbert.data.tokenization.tokenizer import check_text
 from kbert.graph import names
 from kbert.io import printable
-from kbert.tasks.checks import listed, longest, require_head, require_tokenizer
-from kbert.tasks.running import (
+from kbert.tasks.common.checks import listed, longest, require_head, require_tokenizer
+from kbert.tasks.common.running import (
     BATCH_SIZE,
     InferenceOptions,
     get_output_function,

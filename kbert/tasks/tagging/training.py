@@ -14,11 +14,11 @@ from kbert.data.labelled.length_buckets import IGNORED, Examples
 from kbert.data.labelled.table_reading import read_table
 from kbert.graph.names import TOKEN_CLASSIFIER
 from kbert.io.wording import first_few
-from kbert.tasks import metrics
+from kbert.tasks.common import metrics
+from kbert.tasks.common.intervals import Scores
 from kbert.tasks.finetuning.data_summary import describe_one_class
 from kbert.tasks.finetuning.dev_predictions import find_majority
 from kbert.tasks.finetuning.task import Task
-from kbert.tasks.intervals import Scores
 from kbert.tasks.tagging.predictions import describe_tags
 from kbert.tasks.tagging.reading import SENTENCES, Sentence
 from kbert.tasks.tagging.schemes import OUTSIDE, find_scheme

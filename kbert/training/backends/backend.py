@@ -10,8 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from kbert.training.state import Counts, TrainingState, Values
-from kbert.training.step import Decision, TrainingStep
+from kbert.training.step.state import Counts, TrainingState, Values
+from kbert.training.step.step import Decision, TrainingStep
 from kbert.training.stopping import StopFlags
 
 LARGE, _ROWS = 2**17, 128  # elements of a gradient, rows of a matrix that keep a GPU busy

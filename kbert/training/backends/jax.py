@@ -28,7 +28,7 @@ from kbert.training.backends.backend import (
     join,
     join_small,
 )
-from kbert.training.step import TrainingStep
+from kbert.training.step.step import TrainingStep
 
 _JOINED = 2**23  # elements of gradients that are sent at a time: more than XLA joins by itself
 

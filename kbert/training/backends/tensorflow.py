@@ -16,8 +16,8 @@ from kbert.ops.tensorflow import hide_from_xla
 from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add, compute_norm, join_small
 from kbert.training.backends.strategies import LocalReplicas, all_gather, function
-from kbert.training.state import Counts, Values
-from kbert.training.step import TrainingStep
+from kbert.training.step.state import Counts, Values
+from kbert.training.step.step import TrainingStep
 
 _WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds

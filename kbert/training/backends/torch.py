@@ -15,9 +15,9 @@ from torch.optim.adamw import adamw
 from kbert.ops.devices import device_names
 from kbert.training.backends import torch_hosts
 from kbert.training.backends.backend import Arrays, Backend, Program, add
-from kbert.training.optimizers import AVERAGE, average_factor
-from kbert.training.state import Counts, Values
-from kbert.training.step import Decision, TrainingStep
+from kbert.training.optimization.optimizers import AVERAGE, average_factor
+from kbert.training.step.state import Counts, Values
+from kbert.training.step.step import Decision, TrainingStep
 from kbert.training.stopping import ProcessFailed
 
 

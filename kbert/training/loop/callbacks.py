@@ -16,7 +16,7 @@ import keras
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.model.lora import merge_adapters
-from kbert.training import optimizers
+from kbert.training.optimization import optimizers
 
 _SETS_RATE = (
     "the schedule sets the rate: choose learning_rate, warmup and schedule, which may be one of "

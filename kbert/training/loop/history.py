@@ -94,7 +94,7 @@ class LoopPlan:
     # Steps between two states; None: after each evaluation that is the best so far, and at the end.
     save_every: int | None = None
     score: str = "-loss"  # see `kbert.training.run_plan.RunPlan`
-    patience: int | None = None  # see `kbert.training.run_settings.RunSettings`
+    patience: int | None = None  # see `kbert.training.settings.run_settings.RunSettings`
     log_every: int = 1  # steps between two records
 
     @property

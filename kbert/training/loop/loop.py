@@ -26,7 +26,7 @@ from kbert.training.loop.saver import Saver
 from kbert.training.loop.throughput import Speed
 from kbert.training.run.live_report import LiveReport
 from kbert.training.run.run_folder import RunFolder
-from kbert.training.state import MOST_SKIPPED
+from kbert.training.step.state import MOST_SKIPPED
 from kbert.training.stopping import Agreement, ProcessFailed, StopFlags, Stopped, stop_requests
 
 _logger = logging.getLogger("kbert")

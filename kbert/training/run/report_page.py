@@ -16,9 +16,9 @@ from itertools import chain
 from typing import Any
 
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.hub.names import ModelName
 from kbert.graph.accounting import account
 from kbert.graph.spec import GraphSpec
+from kbert.hub.names import ModelName
 from kbert.io import json_schema as js
 from kbert.io import palette, printable
 from kbert.io.atomic_write import write_atomically
@@ -30,8 +30,8 @@ from kbert.training.run.curves import draw_curves
 from kbert.training.run.predictions import Baseline, Predictions
 from kbert.training.run.record_summary import RecordSummary
 from kbert.training.run.usage import write_usage
-from kbert.training.run_settings import USUAL_SETTINGS
-from kbert.training.setting_rules import RATE_SETTINGS
+from kbert.training.settings.run_settings import USUAL_SETTINGS
+from kbert.training.settings.setting_rules import RATE_SETTINGS
 
 REFRESH = 10  # seconds until a page of a run that trains loads itself again
 FILE = "report.html"

@@ -33,7 +33,7 @@ from kbert.io.json_values import as_json
 from kbert.io.wording import first_few, hint_of_path, is_command_running, way_to_resume
 from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
-from kbert.training.user_objects import write_resume_call
+from kbert.training.settings.user_objects import write_resume_call
 
 try:
     import fcntl

@@ -6,7 +6,7 @@ import shlex
 from html import escape
 
 from kbert.checkpoints.bert import Bert
-from kbert.checkpoints.hub.model_card import choose_use
+from kbert.hub.model_card import choose_use
 
 
 def write_usage(bert: Bert, folder: str, pairs: bool) -> str:

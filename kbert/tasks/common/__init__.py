@@ -1,0 +1,1 @@
+"""What several tasks share: their checks, encoding, batches of inference, metrics and intervals."""

@@ -1,0 +1,1 @@
+"""The losses, by name, and the objective that they add up to."""

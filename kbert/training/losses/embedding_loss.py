@@ -1,0 +1,248 @@
+"""Losses of text embeddings, over all records of a batch, and the pooling of the embeddings.
+
+A record has several texts, its columns: a text, one that is like it, and others that are not. Each
+formula is sentence-transformers': losses and gradients are equal to its classes'.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from keras import ops
+
+from kbert.graph.names import TOKEN_IDS
+from kbert.training.losses.loss import Loss, make_keras_flags, make_keras_numbers, weighted_sums
+from kbert.training.step.gradient_checkpointing import flatten_sequences
+
+EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
+MASKED = -1e9  # a float32 logit whose probability is 0
+_EPSILON = 1e-24  # of a squared length, whose root has a gradient
+
+
+@dataclass(frozen=True)
+class EmbeddingLoss:
+    """A loss of text embeddings."""
+
+    name: str  # one of `FORMULAS`
+    columns: int  # C, the number of texts of a record
+    width: int  # H, the size of an embedding
+    # How token embeddings become one: "mean" or "max" over the tokens that are not padding, or
+    # "cls", the first token's.
+    pooling: str = "mean"
+    normalize: bool = False  # whether embeddings are scaled to length 1
+    pad_id: int = 0  # the padding token
+    scale: float = 20.0  # of the cosines, the inverse temperature; for infonce and cosent
+    margin: float = 5.0  # for triplet
+    # Lengths to which embeddings are truncated, each with a loss of its own, all summed
+    # (Matryoshka: Kusupati et al. 2022, arXiv 2205.13147, eq. 1, weights of 1); truncated
+    # embeddings are scaled to length 1. None: whole embeddings, unchanged.
+    dimensions: tuple[int, ...] | None = None
+
+    def pool(self, states, inputs: Mapping):
+        """Pool states, float (texts, S, H), to float32 (B, C, H) of records, or (B, H) of texts."""
+        token_ids = flatten_sequences(inputs)[TOKEN_IDS]
+        real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
+        states = ops.cast(states, "float32")
+
+        if self.pooling == "cls":
+            embeddings = states[:, 0]
+        elif self.pooling == "max":
+            embeddings = _pool_maximum(states, real)
+        else:
+            real = ops.cast(real, "float32")
+            num_tokens = ops.sum(real, axis=1)
+            embeddings = ops.sum(states * real, axis=1) / num_tokens
+
+        if self.normalize:
+            embeddings = _unit(embeddings)
+        if len(inputs[TOKEN_IDS].shape) == 2:
+            return embeddings
+        return ops.reshape(embeddings, (-1, self.columns, self.width))
+
+    @property
+    def formula(self) -> "Formula":
+        """The formula of that name."""
+        return FORMULAS[self.name]
+
+    def sum_losses(self, embeddings, labels, weights):
+        """Return the sums of a `kbert.training.losses.loss.Loss`, of embeddings, float32 (B, C, H).
+
+        Labels of infonce and triplet are int32 (B, C), a number of each text: none is a negative of
+        one with its number. Of cosine and cosent they are scores of pairs, float32 (B,). The second
+        sum is of records that are right, of cosent of pairs of pairs, of cosine of absolute errors.
+        """
+        options = {name: getattr(self, name) for name in self.formula.options}
+        compute = functools.partial(self.formula.sum_losses, **options)
+        if self.dimensions is None:
+            return compute(embeddings, labels, weights)
+
+        sums = [
+            compute(_unit(embeddings[..., :dimension]), labels, weights)
+            for dimension in sorted(self.dimensions, reverse=True)
+        ]
+        loss = sum(sums_of_length[0] for sums_of_length in sums)
+        whole = sums[0]  # of the longest
+        return ops.stack([loss, whole[1], whole[2]])
+
+
+def _pool_maximum(states, real):
+    """Return the maximum of each feature over the real tokens, (texts, H)."""
+    # By position: for the gradient of a maximum XLA may compute the numbers once more, in
+    # another fusion, and then finds the maximum at none or at several of them.
+    masked = ops.where(real, states, float("-inf"))
+    largest = ops.argmax(masked, axis=1, keepdims=True)
+    seq_len = ops.shape(states)[1]
+    positions = ops.reshape(ops.arange(seq_len, dtype="int32"), (1, -1, 1))
+    is_largest = ops.equal(positions, ops.cast(largest, "int32"))
+    return ops.sum(ops.where(is_largest, states, 0.0), axis=1)
+
+
+def sum_products(embeddings, gradient, weights):
+    """Return sums of which the first is Σ embeddings × gradient, see GradCache."""
+    product = ops.sum(embeddings * gradient)
+    zero = ops.zeros_like(product)
+    return ops.stack([product, zero, zero])
+
+
+def infonce(embeddings, numbers, weights, scale: float):
+    """Each record's first text chooses its second one from all others' second and further texts.
+
+    Cross-entropy over scale × cosine (van den Oord et al. 2018, arXiv 1807.03748, eq. 4;
+    MultipleNegativesRankingLoss). With the first text aᵢ of a record, its second pᵢ, and the
+    candidates c, which are all records' second and further texts:
+
+        lossᵢ = log Σ exp(scale · cos(aᵢ, c)) − scale · cos(aᵢ, pᵢ)
+
+    Left out as negatives: texts with the number of the record's first or second text; second texts
+    of records with the same first; records that weigh nothing.
+    """
+    unit = _unit(embeddings)
+    anchors = unit[:, 0]
+    texts = unit[:, 1:]
+    positives = texts[:, 0]
+    # all records' second texts, then all their third ones, and so on
+    width = embeddings.shape[2]
+    candidates = ops.reshape(ops.transpose(texts, (1, 0, 2)), (-1, width))
+    scores = scale * ops.matmul(anchors, ops.transpose(candidates))  # (B, (C − 1) B)
+
+    num_further = embeddings.shape[1] - 2  # texts after the second
+    records = ops.cumsum(ops.ones_like(numbers[:, 0]))  # 1 … B
+    left_out = _find_left_out(records, numbers, weights, num_further)
+    scores = ops.where(left_out, MASKED, scores)
+
+    positive_scores = scale * ops.sum(anchors * positives, -1)
+    losses = ops.logsumexp(scores, axis=-1) - positive_scores
+    chosen = ops.cast(ops.argmax(scores, axis=-1), "int32")
+    hits = ops.equal(chosen, records - 1)
+    return weighted_sums(weights, losses, hits)
+
+
+def _find_left_out(records, numbers, weights, num_further: int):
+    """Return which candidates are no negatives of a record, nor its second text: (B, (C − 1) B)."""
+    second_texts = _list_candidates(records, num_further, 0)
+    is_positive = ops.equal(ops.expand_dims(records, 1), second_texts)
+
+    first, second = numbers[:, :1], numbers[:, 1:2]
+    candidates = ops.reshape(ops.transpose(numbers[:, 1:]), (1, -1))
+    is_first = ops.equal(candidates, first)
+    is_second = ops.equal(candidates, second)
+    is_alike = ops.logical_or(is_first, is_second)
+    first_of_candidate = _list_candidates(numbers[:, 0], num_further, -1)
+    has_same_first = ops.equal(first_of_candidate, first)
+
+    candidate_weights = ops.concatenate([weights] * (1 + num_further))
+    is_empty = ops.equal(ops.expand_dims(candidate_weights, 0), 0.0)
+    is_no_negative = ops.logical_or(is_alike, has_same_first)
+    is_no_negative = ops.logical_or(is_no_negative, is_empty)
+    return ops.logical_and(is_no_negative, ops.logical_not(is_positive))
+
+
+def _list_candidates(of_second_texts, num_further: int, fill: int):
+    """Return a value of each candidate, (1, (C − 1) B): of records' second texts, else `fill`."""
+    further = [ops.full_like(of_second_texts, fill)] * num_further
+    return ops.expand_dims(ops.concatenate([of_second_texts, *further]), 0)
+
+
+def triplet(embeddings, numbers, weights, margin: float):
+    """Compute the triplet loss, max(0, |a − p| − |a − n| + margin), with Euclidean distances.
+
+    Schroff et al. 2015, arXiv 1503.03832, eq. 2; not squared, as in TripletLoss.
+    """
+    near = _length(embeddings[:, 0] - embeddings[:, 1])
+    far = _length(embeddings[:, 0] - embeddings[:, 2])
+    return weighted_sums(weights, ops.relu(near - far + margin), near < far)
+
+
+def cosine(embeddings, scores, weights):
+    """Return the squared error of cosines.
+
+    Reimers and Gurevych 2019, arXiv 1908.10084, section 3; CosineSimilarityLoss.
+    """
+    errors = _cosines(embeddings) - scores
+    return weighted_sums(weights, ops.square(errors), ops.abs(errors))
+
+
+def cosent(embeddings, scores, weights, scale: float):
+    """log(1 + Σ exp(scale · (cos_j − cos_i))) over all i, j where pair i has the higher score.
+
+    Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
+    """
+    scores = ops.expand_dims(scores, 1)
+    real = weights > 0
+    higher = scores > ops.transpose(scores)
+    higher = ops.logical_and(higher, ops.expand_dims(real, 1))
+    higher = ops.logical_and(higher, ops.expand_dims(real, 0))
+
+    cosines = _cosines(embeddings)
+    differences = ops.expand_dims(cosines, 0) - ops.expand_dims(cosines, 1)
+    terms = ops.where(higher, scale * differences, MASKED)
+    terms = ops.reshape(terms, (-1,))
+    zero = ops.zeros_like(terms[:1])  # exp(0) = 1
+    loss = ops.logsumexp(ops.concatenate([zero, terms]))
+
+    is_right = ops.logical_and(higher, differences < 0)
+    num_pairs = ops.sum(ops.cast(higher, "float32"))
+    num_right = ops.sum(ops.cast(is_right, "float32"))
+    total = ops.sum(weights)
+    hits = total * num_right / ops.maximum(num_pairs, 1.0)
+    return ops.stack([total * loss, hits, total])
+
+
+@dataclass(frozen=True)
+class Formula(Loss):
+    """A loss of embeddings, labels and weights of records."""
+
+    options: tuple[str, ...] = ()  # attributes of `EmbeddingLoss` that it takes
+    needs_whole_batch: bool = False  # whether a record's part depends on the batch's others
+
+
+FORMULAS = {
+    loss.name: loss
+    for loss in (
+        Formula("infonce", infonce, options=("scale",), needs_whole_batch=True),
+        Formula("triplet", triplet, options=("margin",)),
+        Formula("cosine", cosine, "absolute_error", make_keras=make_keras_numbers),
+        Formula(
+            "cosent",
+            cosent,
+            make_keras=make_keras_flags,
+            options=("scale",),
+            needs_whole_batch=True,
+        ),
+    )
+}
+
+
+def _cosines(embeddings):
+    first = _unit(embeddings[:, 0])
+    second = _unit(embeddings[:, 1])
+    return ops.sum(first * second, -1)
+
+
+def _length(embeddings, keepdims: bool = False):
+    squares = ops.sum(ops.square(embeddings), -1, keepdims=keepdims)
+    return ops.sqrt(ops.maximum(squares, _EPSILON))
+
+
+def _unit(embeddings):
+    return embeddings / _length(embeddings, keepdims=True)

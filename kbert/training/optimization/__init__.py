@@ -1,0 +1,1 @@
+"""The optimizers, and the schedules of their learning rate."""

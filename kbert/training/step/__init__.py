@@ -1,0 +1,1 @@
+"""One update of the weights: the losses' gradients, and the state that they change."""
