@@ -24,8 +24,8 @@ from kbert.training.loop.loop import NotFinite, train
 from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run.state_files import read_state
-from kbert.training.step.state import MOST_SKIPPED, find_seed_states
 from kbert.training.step import step as training_step
+from kbert.training.step.state import MOST_SKIPPED, find_seed_states
 
 BATCH, BLOCKS = 12, 1
 STEPS, BAD = 7, 2  # BAD: the update, counted from 0, that is not finite
