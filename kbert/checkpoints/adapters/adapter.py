@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.checkpoints import transfer, weight_names
-from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
+from kbert.checkpoints.transformers.classes import CLASSES, classes_by_column
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
@@ -117,7 +117,7 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     a ValueError for an adapter of another base: other shapes, other blocks, other weights.
     """
     column = weight_names.column_of(spec.config)
-    tied = classes_of(spec.config).tied
+    tied = CLASSES[spec.config.model_type].tied
     entries = {entry.name: entry for entry in weight_names.entries_of(spec, column)}
     adapter = _tied(model, adapter, tied, entries, source)
     problems = _problems(spec, adapter, entries)

@@ -16,15 +16,15 @@ import numpy as np
 from kbert.checkpoints import transfer, weight_names, writing
 from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
 from kbert.checkpoints.checkpoint import HEAD_SETTINGS, Tensor
+from kbert.checkpoints.formats import import_hub
 from kbert.checkpoints.transformers import weight_files
-from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
+from kbert.checkpoints.transformers.classes import CLASSES, classes_by_column
 from kbert.graph import names
 from kbert.graph.trained_parts import MATRICES
 from kbert.heads import HEADS
-from kbert.hub.names import ModelName
 from kbert.io import json_schema as js
 from kbert.io.interrupted_saves import open_whole
-from kbert.io.patterns import Patterns
+from kbert.io.patterns import find_keys
 from kbert.io.wording import first_few
 
 CONFIG = "adapter_config.json"
@@ -140,7 +140,7 @@ def write(bert, path: Path) -> None:
 def _name_arrays(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
     """Return the adapter's weights by PEFT's names."""
     column = weight_names.column_of(bert.config)
-    classes = classes_of(bert.config)
+    classes = CLASSES[bert.config.model_type]
     body = _PREFIX
     if bert.spec.variant.outputs:
         body += classes.prefix
@@ -162,7 +162,7 @@ def _copy_tied(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
     PEFT needs all weights of a saved module, also the copies that transformers ties.
     """
     modules = _list_saved_modules(adapter)
-    tied = classes_of(bert.config).tied
+    tied = CLASSES[bert.config.model_type].tied
     copies = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
 
     entries = weight_names.entries_of(bert.spec, weight_names.column_of(bert.config))
@@ -180,7 +180,7 @@ def _base_values(path: str | None) -> dict[str, str | None]:
     """Return the two keys of adapter_config.json that say the base."""
     name = None
     if path and not Path(path).exists():
-        name = ModelName.parse(path)
+        name = import_hub("names").ModelName.parse(path)
     if name is None or name.hub != "hf":
         return {"base_model_name_or_path": path, "revision": None}
     return {"base_model_name_or_path": name.repo, "revision": name.revision}
@@ -281,14 +281,15 @@ def _find_alphas(modules: Iterable[_Module], config: dict, source: Path) -> dict
 
     PEFT compares in the same way, in its `get_pattern_key`.
     """
+    modules = list(modules)
     alphas = config.get("alpha_pattern") or {}
     try:
-        patterns = Patterns({key: rf"(.*\.)?({key})$" for key in alphas})
-        keys = {module: patterns.find(module.name) for module in modules}
+        patterns = {key: rf"(.*\.)?({key})$" for key in alphas}
+        keys = find_keys(patterns, [module.name for module in modules])
     except ValueError as error:
         raise ValueError(f"{source}: alpha_pattern {error}") from None
     of_modules = {}
-    for module, key in keys.items():
+    for module, key in zip(modules, keys, strict=True):
         of_modules[module] = config["lora_alpha"] if key is None else alphas[key]
     return of_modules
 
