@@ -69,7 +69,8 @@ class Template:
         """Return the row with the numbers of one encoder block filled in."""
         numbers = {"i": index, "n": index + 1}
         filled = {column: name.format(**numbers) for column, name in self.names.items()}
-        return dataclasses.replace(self, names=filled, layer=self.layer.format(**numbers))
+        layer = self.layer.format(**numbers)
+        return dataclasses.replace(self, names=filled, layer=layer)
 
     def make_entry(self, column: str, config: BertConfig, num_labels: int) -> Entry:
         """Return the parameter in a format that has a name for it."""
@@ -118,7 +119,8 @@ _PARTS_OF_NO_HEAD = set(_NO_HEAD.variant(FAMILIES["bert"]).parts)  # the pooler
 
 def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
     """Return the parts of the table, of `PARTS`, that the graph of a head has."""
-    return (*BODY, *HEADS[head].variant(config.family).parts)
+    variant = HEADS[head].variant(config.family)
+    return (*BODY, *variant.parts)
 
 
 def find_head(tensors: Collection[str], column: str) -> str:
@@ -209,7 +211,8 @@ def entries(
 
 def entries_of(spec: GraphSpec, column: str) -> list[Entry]:
     """Return the parameters of a graph in one of the columns."""
-    return entries(parts_of(spec.head, spec.config), spec.config, column, spec.num_labels)
+    parts = parts_of(spec.head, spec.config)
+    return entries(parts, spec.config, column, spec.num_labels)
 
 
 def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParameter, ...]:
