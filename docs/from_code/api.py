@@ -20,22 +20,22 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Group:
-    """A page of the API: its title, and the folder of kbert whose public names it has."""
+    """A page of the API: its title, and the folders of kbert whose public names it has."""
 
     title: str
-    folder: str
+    folders: tuple[str, ...]
 
 
 # By the name of the page in docs/reference/api.
 GROUPS = {
-    "counts": Group("Configurations and counts", "kbert.graph"),
-    "models": Group("Models", "kbert.model"),
-    "pictures": Group("Pictures and checks", "kbert.show"),
-    "checkpoints": Group("Checkpoints", "kbert.checkpoints"),
-    "tasks": Group("Tasks", "kbert.tasks"),
-    "text": Group("Text and batches", "kbert.data"),
-    "training": Group("Training on slices", "kbert.training"),
-    "types": Group("Types of arguments, results and exceptions", ""),
+    "counts": Group("Configurations and counts", ("kbert.graph",)),
+    "models": Group("Models", ("kbert.model",)),
+    "pictures": Group("Pictures and checks", ("kbert.show",)),
+    "checkpoints": Group("Checkpoints", ("kbert.checkpoints", "kbert.hub")),
+    "tasks": Group("Tasks", ("kbert.tasks",)),
+    "text": Group("Text and batches", ("kbert.data",)),
+    "training": Group("Training on slices", ("kbert.training", "kbert.planning")),
+    "types": Group("Types of arguments, results and exceptions", ()),
 }
 
 
@@ -95,7 +95,7 @@ def _find_group(name: str) -> str:
     else:
         folder = ".".join(getattr(kbert, name).__module__.split(".")[:2])
 
-    pages = [page for page, group in GROUPS.items() if group.folder == folder]
+    pages = [page for page, group in GROUPS.items() if folder in group.folders]
     return pages[0]
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 import os
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,6 @@ from kbert.graph import aliases
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS_WITH_LABELS
-from kbert.hub import fetching
-from kbert.hub.model_card import make_card
 from kbert.io import bounds, printable
 from kbert.model import deferred
 from kbert.model.summary import read_spec_arguments
@@ -170,29 +167,21 @@ def load(
     """
     if config is not None and not isinstance(config, BertConfig):
         raise ValueError(f"config must be a BertConfig, got {config!r}: see kbert.get_config")
-    adapter_path = None if adapter is None else fetching.locate(adapter)
+    adapter_path = None if adapter is None else formats.find_path(adapter)
 
     with formats.open_checkpoint(source, config, format) as checkpoint:
         added = None
         if adapter_path is not None:
             added = peft_folder.read(adapter_path, checkpoint.spec.head)
-            head = head or added.head
-            if labels is None and num_labels is None:
-                labels = added.labels
-                if labels is None:
-                    num_labels = added.num_labels
-        labels = _check_labels(labels, num_labels)
-        if labels:
-            num_labels = len(labels)
-        head = _choose_head(checkpoint, head)
-        num_labels, labels = _choose_labels(checkpoint, head, num_labels, labels)
+        head, num_labels, labels = _choose_outputs(checkpoint, added, head, num_labels, labels)
 
         own_tokenizer = None
         tokens = None
         if tokenizer and checkpoint.vocabulary is not None:
             own_tokenizer = _load_tokenizer(checkpoint.vocabulary, checkpoint.rules, lowercase)
             tokens = own_tokenizer.vocab_size
-            checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
+            if own_tokenizer.pad_id != checkpoint.spec.config.pad_token_id:
+                checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
 
         spec = GraphSpec(checkpoint.spec.config, head, seq_len=seq_len, num_labels=num_labels)
         fit = fitting.fit(checkpoint, spec, allow_missing, ignore, tokens)
@@ -203,6 +192,28 @@ def load(
     if added is None:
         return bert
     return merge_adapter(bert, added, str(adapter), str(source))
+
+
+def _choose_outputs(
+    checkpoint: Checkpoint,
+    adapter: LoraAdapter | None,
+    head: str | None,
+    num_labels: int | None,
+    labels: Sequence[str] | None,
+) -> tuple[str, int, tuple[str, ...] | None]:
+    """Return the head to build, the number of its labels and their names.
+
+    They are the requested ones, else the adapter's, else the checkpoint's.
+    """
+    if adapter is not None:
+        head = head or adapter.head
+        if labels is None and num_labels is None:
+            labels = adapter.labels
+            num_labels = adapter.num_labels if labels is None else None
+
+    head = _choose_head(checkpoint, head)
+    num_labels, names = _choose_labels(checkpoint, head, num_labels, labels)
+    return head, num_labels, names
 
 
 def _choose_head(checkpoint: Checkpoint, head: str | None) -> str:
@@ -286,7 +297,8 @@ def save(
 
     address = os.fspath(path)
     if address.startswith(("hf:/", "kaggle:/")):  # a Path has one slash of the two
-        _save_to_hub(bert, address, format or "transformers", options)
+        pushing = formats.import_hub("pushing")
+        pushing.push_model(bert, address, format or "transformers", options)
         return
     bounds.refuse_url(path, to_write=True)
 
@@ -300,17 +312,6 @@ def save(
         formats.refuse_to_replace(path, form)
     transfer.check_whole(bert.model, bert.spec)
     write(bert, path, **options)
-
-
-def _save_to_hub(bert: Bert, address: str, form: str, options: dict) -> None:
-    """Save a model to a temporary folder, and upload it with a card."""
-    from kbert.hub import pushing
-
-    target = pushing.check_target(address, form)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary, "model")
-        save(bert, folder, format=form, **options)
-        pushing.upload(folder, target, card=make_card(bert, base=bert.source, form=form))
 
 
 def replace(bert: Bert, path: Path, form: str) -> None:
@@ -374,7 +375,9 @@ def _make_report(
 ) -> transfer.TransferReport:
     """Return which weights were assigned, newly initialized, ignored and not finite."""
     # nameless weights, and those that are marked as untrained, are new too
-    marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
+    marked: list[str] = []
+    if checkpoint.untrained:
+        marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
     new = [entry for entry in fit.entries if entry.name not in fit.tensors or entry.layer in marked]
     layers = [entry.layer for entry in new]
     layers += [name.split("/")[0] for name in fit.nameless]
@@ -387,10 +390,10 @@ def _make_report(
     return transfer.TransferReport(
         assigned=tuple(assigned),
         initialized=(*initialized, *fit.nameless),
-        ignored=(*ignored, *fit.others),
+        ignored=(*ignored, *fit.of_other_heads),
         not_finite=tuple(name for name in expected if name in not_finite),
         initialized_layers=tuple(dict.fromkeys(layers)),
-        first_values=untrained_weights.digests(model, layers),
+        first_values=untrained_weights.digests(model, layers) if layers else {},
     )
 
 
@@ -441,22 +444,25 @@ def _check_labels(labels, num_labels: int | None) -> tuple[str, ...] | None:
 
 
 def _choose_labels(
-    checkpoint: Checkpoint, head: str, num_labels: int | None, labels: tuple[str, ...] | None
+    checkpoint: Checkpoint, head: str, num_labels: int | None, labels: Sequence[str] | None
 ) -> tuple[int, tuple[str, ...] | None]:
     """Return the number of labels, and the names that are the caller's or a new head's."""
+    names = _check_labels(labels, num_labels)
+    if names:
+        num_labels = len(names)
     has_labels = head in HEADS_WITH_LABELS
     if num_labels is not None and not has_labels:
-        what = "labels go" if labels else "num_labels goes"
+        what = "labels go" if names else "num_labels goes"
         heads = " or ".join(f"head={name!r}" for name in HEADS_WITH_LABELS)
         raise ValueError(f"{what} with {heads}, got {head!r}")
 
     stored = checkpoint.spec
     is_stored_head = head == stored.head
     stored_labels = (checkpoint.labels or ()) if is_stored_head else ()
-    if labels and labels != stored_labels and sorted(labels) == sorted(stored_labels):
+    if names and names != stored_labels and sorted(names) == sorted(stored_labels):
         raise ValueError(
             f"labels must be in the order of the checkpoint's outputs, {', '.join(stored_labels)}, "
-            f"got {', '.join(labels)}"
+            f"got {', '.join(names)}"
         )
 
     new_labels: tuple[str, ...] = ()
@@ -464,9 +470,9 @@ def _choose_labels(
         new_labels = checkpoint.new_labels or ()
     if not num_labels:
         num_labels = stored.num_labels if is_stored_head else len(new_labels) or 2
-    if labels is None and len(new_labels) == num_labels:
-        labels = new_labels
-    return num_labels, labels
+    if names is None and len(new_labels) == num_labels:
+        names = new_labels
+    return num_labels, names
 
 
 def _warn(

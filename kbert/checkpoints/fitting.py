@@ -7,18 +7,11 @@ from dataclasses import dataclass
 
 from kbert.checkpoints import transfer, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint, Tensor
-from kbert.checkpoints.weight_names import TABLE, Entry
+from kbert.checkpoints.weight_names import SIZES, TABLE, Entry
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.io.wording import hint
 
-_SIZES = {  # by their letter in the shapes of the table of names
-    "T": "vocab_size",
-    "H": "hidden_size",
-    "FFD": "intermediate_size",
-    "P": "max_position_embeddings",
-    "G": "type_vocab_size",
-}
 _MOST_BLOCKS = 100  # more than any BERT has
 _BLOCK = re.compile(r"((?:layer[._]|Encoder-)\D*?)(\d+)")
 
@@ -30,7 +23,7 @@ class Fit:
     entries: list[Entry]  # parameters of the graph that the format has names for
     nameless: list[str]  # its other parameters, as "layer/variable"
     tensors: dict[str, Tensor]  # that may be loaded into the graph
-    others: list[str]  # tensors with the name of a parameter that belong to another head
+    of_other_heads: list[str]  # tensors with the name of a parameter that belong to another head
     problems: list[str]  # mismatches, one line each: configuration keys first, then tensors
 
     def check(self, source: str) -> None:
@@ -71,14 +64,18 @@ def fit(
     parts = weight_names.parts_of(spec.head, config)
 
     tensors = dict(checkpoint.tensors)
-    others: list[str] = []
+    of_other_heads: list[str] = []
     stored = checkpoint.spec
     is_same_head = parts == weight_names.parts_of(stored.head, stored.config)
     if not is_same_head or spec.num_labels != stored.num_labels:
-        others = _remove_classifiers(tensors, column)
+        of_other_heads = _remove_classifiers(tensors, column)
 
     entries = weight_names.entries_of(spec, column)
-    groups = _list_head_names(config, column)
+    groups = [
+        weight_names.names_of(part, column)
+        for part in weight_names.PARTS
+        if part not in weight_names.BODY
+    ]
     absent = [group for group in groups if group.isdisjoint(tensors)]
     problems = transfer.problems(
         entries,
@@ -92,16 +89,7 @@ def fit(
 
     templates = weight_names.templates_of(parts, config)
     nameless = [row.names["kbert"] for row in templates if column not in row.names]
-    return Fit(entries, nameless, tensors, others, problems)
-
-
-def _list_head_names(config: BertConfig, column: str) -> list[set[str]]:
-    """Return the names of the tensors of every part of the heads."""
-    groups = []
-    for part in weight_names.PARTS:
-        if part not in weight_names.BODY:
-            groups.append({entry.name for entry in weight_names.entries([part], config, column)})
-    return groups
+    return Fit(entries, nameless, tensors, of_other_heads, problems)
 
 
 def _remove_classifiers(tensors: dict[str, Tensor], column: str) -> list[str]:
@@ -178,7 +166,7 @@ def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
             if tensor and not row.variable.endswith("kernel"):  # each format has its own kernels
                 by_letter = dict(zip(row.shape, tensor.shape, strict=False)) | by_letter
 
-    sizes = {key: by_letter[letter] for letter, key in _SIZES.items() if letter in by_letter}
+    sizes = {key: by_letter[letter] for letter, key in SIZES.items() if letter in by_letter}
     blocks = _count_blocks(tensors, column)
     return sizes | {"num_hidden_layers": blocks} if blocks else sizes
 
@@ -199,6 +187,9 @@ def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint
     """
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ValueError(f"{argument} must be a list of tensors' names, got {names!r}")
+    if not names:
+        return set()
+
     table = weight_names.entries(weight_names.PARTS, checkpoint.spec.config, checkpoint.column)
     in_table = {entry.name for entry in table} | set(checkpoint.tensors)
     by_name = {tensor.name: name for name, tensor in checkpoint.tensors.items()}

@@ -5,14 +5,14 @@ import dataclasses
 import importlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbert.checkpoints import run_models
+from kbert.checkpoints.model_files import SOURCE_FILE
 from kbert.checkpoints.zip_archive import unpack
 from kbert.graph.config import BertConfig
-from kbert.hub import fetching
 from kbert.io import bounds, folders
 from kbert.io.atomic_write import check_new_file, refuse_existing
 from kbert.io.file_kinds import hint_of_ending
@@ -22,6 +22,12 @@ from kbert.io.wording import check_choice, way_to_overwrite
 if TYPE_CHECKING:
     from kbert.checkpoints.checkpoint import Backbone, Checkpoint
 
+# Modules of `kbert.hub`, which imports this folder: imported where they are needed.
+HUB = {
+    "fetching": "kbert.hub.fetching",
+    "names": "kbert.hub.names",
+    "pushing": "kbert.hub.pushing",
+}
 # Each reader has `is_checkpoint(path)` and `open_checkpoint(path, config)`.
 READERS = {
     "transformers": "kbert.checkpoints.transformers.folder",
@@ -29,6 +35,32 @@ READERS = {
     "keras_bert": "kbert.checkpoints.keras_bert_file",
     "keras": "kbert.checkpoints.keras.file",
     "keras_hub": "kbert.checkpoints.keras_hub.preset",
+}
+# What a folder of a format has, as patterns: one of them, or more, as its reader then says.
+_IN_FOLDERS = {
+    "transformers": (
+        "model.safetensors",
+        "model.safetensors.index.json",
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+        "tf_model.h5",
+        "tf_model.h5.index.json",
+        "modules.json",
+    ),
+    "google": ("*.ckpt*.index",),
+    "keras_hub": ("model.weights.h5", "model.weights.json"),
+}
+# The formats that a file may have, by the ending of its name.
+_OF_FILES = {
+    ".safetensors": ("transformers",),
+    ".bin": ("transformers",),
+    ".pt": ("transformers",),
+    ".pth": ("transformers",),
+    ".ckpt": ("transformers",),
+    ".h5": ("transformers", "keras_bert", "keras"),
+    ".hdf5": ("transformers", "keras_bert", "keras"),
+    ".index": ("google",),
+    ".keras": ("keras", "keras_hub"),
 }
 # Each writer is a function of (bert, path) and its own of `OPTIONS`.
 WRITERS = {
@@ -71,6 +103,8 @@ _OF_OTHER_FILES = re.compile(
     re.IGNORECASE,
 )
 _OTHER_FILES = {".onnx": "an ONNX file", ".tflite": "a LiteRT file"}
+# Paths in the caches of Hugging Face (models--OWNER--NAME) and Kaggle (models/, five levels).
+_IN_CACHE = re.compile(r"/models--|/models/([^/]+/){4}\d+(/|$)")
 
 
 @contextlib.contextmanager
@@ -86,8 +120,9 @@ def open_checkpoint(
         return
 
     path = locate(source)
-    address = fetching.address_of(path)
-    card = run_models.find_card(path)
+    address = _find_address(path)
+    is_in_run = (path.parent / run_models.SETTINGS_FILE).is_file()
+    card = run_models.find_card(path) if is_in_run else None
     with contextlib.ExitStack() as stack:
         path = stack.enter_context(unpack(path) if path.suffix == ".zip" else open_whole(path))
         form = form or recognize(path)
@@ -119,9 +154,41 @@ def locate(source: str | os.PathLike) -> Path:
         # bert_model.ckpt, as Google's own code is given it
         path = path.with_name(f"{path.name}.index")
     else:
-        path = fetching.locate(source)
+        path = find_path(source)
     bounds.check_regular(path)
-    return run_models.model_of(path) if run_models.is_run(path) else path
+
+    has_settings = (path / run_models.SETTINGS_FILE).is_file()
+    is_run = has_settings and run_models.is_run(path)
+    return run_models.model_of(path) if is_run else path
+
+
+def find_path(source: str | os.PathLike) -> Path:
+    """Return the path of a local path, else of a model's name, which `kbert.hub` knows.
+
+    It is asked for a path of one or two parts too, which may also be a name: owner/name.
+    """
+    path = Path(source)
+    may_be_name = len(path.parts) <= 2 and not path.is_absolute()
+    if path.exists() and not may_be_name and not _is_in_cache(path):
+        return path
+    return import_hub("fetching").locate(source)
+
+
+def _find_address(path: Path) -> str | None:
+    """Return the address, with the commit, of a path in a hub's cache or a downloaded copy."""
+    if _is_in_cache(path) or (path / SOURCE_FILE).is_file():
+        return import_hub("fetching").address_of(path)
+    return None
+
+
+def _is_in_cache(path: Path) -> bool:
+    """Return whether a path looks like one in a hub's cache."""
+    return _IN_CACHE.search(path.absolute().as_posix()) is not None
+
+
+def import_hub(module: str) -> Any:
+    """Import one of the modules of `HUB`."""
+    return importlib.import_module(HUB[module])
 
 
 def recognize(path: Path) -> str:
@@ -267,11 +334,20 @@ def is_there(path: Path, form: str) -> bool:
 
 def _list_formats(path: Path) -> list[str]:
     """Return the formats that kbert reads of which a path has the files."""
-    return [form for form in READERS if _reader(form).is_checkpoint(path)]
+    if path.is_file():
+        candidates = list(_OF_FILES.get(path.suffix, ()))
+    else:
+        candidates = [form for form in _IN_FOLDERS if _has_file(path, _IN_FOLDERS[form])]
+    return [form for form in candidates if _reader(form).is_checkpoint(path)]
+
+
+def _has_file(folder: Path, patterns: Iterable[str]) -> bool:
+    return any(any(folder.glob(pattern)) for pattern in patterns)
 
 
 def _reader(form: str):
-    check_choice(form, READERS, "format")
+    if form not in tuple(READERS):
+        check_choice(form, READERS, "format")
     return importlib.import_module(READERS[form])
 
 

@@ -3,17 +3,19 @@
 import os
 from pathlib import Path
 
+from kbert.checkpoints.model_files import README
 from kbert.io import json_schema as js
 from kbert.io.wording import way_to_resume
 
 _MODELS = ("model.keras", "model")  # the same weights; the first is one file
 _TASK = js.fields({"task": js.TEXT})
+SETTINGS_FILE = "settings.json"
 _SETTINGS = {"task", "run", "settings", "fingerprint"}
 
 
 def is_run(path: Path) -> bool:
     """Return whether a folder is that of a run of `pretrain` or `finetune`."""
-    file = path / "settings.json"
+    file = path / SETTINGS_FILE
     try:
         return file.is_file() and set(js.read(file, js.OBJECT)) >= _SETTINGS
     except ValueError:  # somebody else's
@@ -34,8 +36,6 @@ def refuse_model_of_run(path: Path) -> None:
 
 def find_card(model: Path) -> str | None:
     """Return the card of a model in a run's folder, whichever of its two files it is."""
-    from kbert.hub.model_card import README  # Keras-free, but slow for --help
-
     file = model.parent / "model" / README
     if not file.is_file() or not is_run(model.parent):
         return None
@@ -44,7 +44,7 @@ def find_card(model: Path) -> str | None:
 
 def model_of(path: Path) -> Path:
     """Return the model in a run's folder; raise a FileNotFoundError if the run is not finished."""
-    task = js.read(path / "settings.json", _TASK)["task"]
+    task = js.read(path / SETTINGS_FILE, _TASK)["task"]
     if not (path / "result.json").is_file():
         raise FileNotFoundError(
             f"{path}: the run is not finished and has no model yet. To resume: "

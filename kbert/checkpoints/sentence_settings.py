@@ -109,7 +109,8 @@ class SentenceSettings:
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name))
 
-        check_choice(self.similarity, SIMILARITIES, "similarity")
+        if self.similarity not in SIMILARITIES:
+            check_choice(self.similarity, SIMILARITIES, "similarity")
         js.check(dict(self.prompts), js.mapping_of(js.TEXT), "prompts")
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)

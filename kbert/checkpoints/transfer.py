@@ -109,7 +109,8 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list
 def _read_array(tensor: Tensor, entry: Entry, not_finite: list[str]) -> np.ndarray:
     """Return the numbers, float32, rows first, at an address that every backend can keep."""
     array = tensor.read()
-    array = array.T if entry.outputs_first else array
+    if entry.outputs_first:
+        array = array.T
     copy = _empty(array.shape)
     with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite: said by name
         _copy(array, copy)
@@ -131,7 +132,9 @@ def _copy(array: np.ndarray, to: np.ndarray) -> None:
     if array.ndim == 2 and not array.flags.c_contiguous:
         array = array.astype("float32", copy=False)
         whole = to.shape[1] // _COLUMNS * _COLUMNS
-        np.positive(_blocks(array[:, :whole]), out=_blocks(to[:, :whole]), order="C")
+        source = _blocks(array[:, :whole])
+        target = _blocks(to[:, :whole])
+        np.positive(source, out=target, order="C")
         array = array[:, whole:]
         to = to[:, whole:]
     np.copyto(to, array, casting="unsafe")
@@ -140,7 +143,8 @@ def _copy(array: np.ndarray, to: np.ndarray) -> None:
 def _blocks(array: np.ndarray) -> np.ndarray:
     """[rows, columns] as [blocks, rows, columns of a block]; as whole numbers, NumPy is faster."""
     height, columns = array.shape
-    return array.view("i4").reshape(height, columns // _COLUMNS, _COLUMNS).transpose(1, 0, 2)
+    blocks = array.view("i4").reshape(height, columns // _COLUMNS, _COLUMNS)
+    return blocks.transpose(1, 0, 2)
 
 
 def check_whole(model, spec: GraphSpec) -> None:
@@ -176,10 +180,13 @@ def arrays_of(model, entries: Sequence[Entry]) -> dict[str, np.ndarray]:
 
     arrays = {}
     for entry in entries:
-        array = keras.ops.convert_to_numpy(variable_of(model, entry)).astype("float32", copy=False)
-        shape = entry.shape[::-1] if entry.outputs_first else entry.shape
-        array = array.reshape(shape)
-        arrays[entry.name] = np.ascontiguousarray(array.T) if entry.outputs_first else array
+        variable = variable_of(model, entry)
+        array = keras.ops.convert_to_numpy(variable)
+        array = array.astype("float32", copy=False)
+        if entry.outputs_first:
+            array = array.reshape(entry.shape[::-1])
+            array = np.ascontiguousarray(array.T)
+        arrays[entry.name] = array.reshape(entry.shape)
     return arrays
 
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from importlib import resources
 
 from kbert.graph import names
-from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
 from kbert.graph.families import FAMILIES
 from kbert.graph.presets import get_config
@@ -34,6 +33,15 @@ COLUMNS = ("transformers", "google", "keras_hub", "keras_bert", "kbert")
 OF_FAMILY = ("roberta", "distilbert")  # columns too
 _OUTPUTS_FIRST = ("transformers", *OF_FAMILY)  # columns whose kernels are (outputs, inputs)
 _HEADS_APART = ("keras_hub", "kbert")  # columns whose attention kernels have an axis of heads
+SIZES = {  # of a configuration, by their letters in the shapes
+    "T": "vocab_size",
+    "H": "hidden_size",
+    "FFD": "intermediate_size",
+    "P": "max_position_embeddings",
+    "G": "type_vocab_size",
+    "A": "num_attention_heads",
+    "L": "num_hidden_layers",
+}
 
 
 @dataclass(frozen=True)
@@ -61,11 +69,13 @@ class Template:
         """Return the row with the numbers of one encoder block filled in."""
         numbers = {"i": index, "n": index + 1}
         filled = {column: name.format(**numbers) for column, name in self.names.items()}
-        return dataclasses.replace(self, names=filled, layer=self.layer.format(**numbers))
+        layer = self.layer.format(**numbers)
+        return dataclasses.replace(self, names=filled, layer=layer)
 
     def make_entry(self, column: str, config: BertConfig, num_labels: int) -> Entry:
         """Return the parameter in a format that has a name for it."""
-        letters = config_letters(config) | {"G": config.type_vocab_size, "N": num_labels}
+        letters = {letter: getattr(config, key) for letter, key in SIZES.items()}
+        letters["N"] = num_labels
         shape: tuple[int, ...] = ()
         for size in self.shape:
             shape += (letters[size] if size in letters else int(size),)
@@ -109,7 +119,8 @@ _PARTS_OF_NO_HEAD = set(_NO_HEAD.variant(FAMILIES["bert"]).parts)  # the pooler
 
 def parts_of(head: str, config: BertConfig) -> tuple[str, ...]:
     """Return the parts of the table, of `PARTS`, that the graph of a head has."""
-    return (*BODY, *HEADS[head].variant(config.family).parts)
+    variant = HEADS[head].variant(config.family)
+    return (*BODY, *variant.parts)
 
 
 def find_head(tensors: Collection[str], column: str) -> str:
@@ -120,16 +131,12 @@ def find_head(tensors: Collection[str], column: str) -> str:
     their parts; else the first.
     """
     family = FAMILIES[column if column in OF_FAMILY else "bert"]
-    by_layers: dict[tuple[str, ...], Head] = {}  # one head for each set of layers
-    for head in HEADS.values():
-        by_layers.setdefault(head.layers, head)
-    heads = [head for head in by_layers.values() if head.layers]
-    heads.sort(key=lambda head: (head.predicts_tokens, head.has_labels))
-
-    parts = {head.name: head.variant(family).parts for head in heads}
+    parts = {head.name: head.variant(family).parts for head in _list_heads()}
     present: dict[str, set[str]] = {}  # the names of the tensors of each head
     for name, groups in parts.items():
-        expected = _names_of(set(groups) - _PARTS_OF_NO_HEAD, column)
+        expected: set[str] = set()
+        for group in set(groups) - _PARTS_OF_NO_HEAD:
+            expected |= names_of(group, column)
         if not expected.isdisjoint(tensors):
             present[name] = expected & set(tensors)
     if not present:
@@ -144,13 +151,23 @@ def find_head(tensors: Collection[str], column: str) -> str:
     return max(whole, key=lambda name: len(present[name]), default=first)
 
 
+def _list_heads() -> list[Head]:
+    """Return one head for each set of layers, the pretraining heads last."""
+    by_layers: dict[tuple[str, ...], Head] = {}
+    for head in HEADS.values():
+        by_layers.setdefault(head.layers, head)
+    heads = [head for head in by_layers.values() if head.layers]
+    return sorted(heads, key=lambda head: (head.predicts_tokens, head.has_labels))
+
+
 def _is_whole_head(tensors: Collection[str], groups: Iterable[str], column: str) -> bool:
     """Return whether a checkpoint has tensors of each part of a head."""
-    return all(not _names_of({group}, column).isdisjoint(tensors) for group in groups)
+    return all(not names_of(group, column).isdisjoint(tensors) for group in groups)
 
 
-def _names_of(parts: Collection[str], column: str) -> set[str]:
-    return {row.names[column] for row in TEMPLATES if row.part in parts and column in row.names}
+def names_of(part: str, column: str) -> set[str]:
+    """Return the names that a format has for the weights of a part of the heads."""
+    return {row.names[column] for row in TABLE[part] if column in row.names}
 
 
 def find_num_labels(tensors: Mapping, *columns: str) -> int | None:
@@ -194,7 +211,8 @@ def entries(
 
 def entries_of(spec: GraphSpec, column: str) -> list[Entry]:
     """Return the parameters of a graph in one of the columns."""
-    return entries(parts_of(spec.head, spec.config), spec.config, column, spec.num_labels)
+    parts = parts_of(spec.head, spec.config)
+    return entries(parts, spec.config, column, spec.num_labels)
 
 
 def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParameter, ...]:

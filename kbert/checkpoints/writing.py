@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from kbert.checkpoints import untrained_weights
+from kbert.checkpoints.model_files import SOURCE_FILE
 from kbert.data.tokenization.vocabulary import Vocabulary
-from kbert.hub.names import SOURCE_FILE
 from kbert.io.folders import atomic_folder
 
 _logger = logging.getLogger("kbert")

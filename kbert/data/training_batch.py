@@ -1,7 +1,7 @@
 """Training batches, each of which depends on nothing but its step."""
 
+import abc
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def _slice_arrays(arrays: dict[str, np.ndarray], part: slice) -> dict[str, np.nd
     return {name: array[part] for name, array in arrays.items()}
 
 
-class Batches(Protocol):
+class Batches(abc.ABC):
     """A source of training batches.
 
     Attributes:
@@ -52,5 +52,6 @@ class Batches(Protocol):
     batch_size: int
     fingerprint: dict
 
+    @abc.abstractmethod
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
         """Return the examples `part` of a step's batch, from 0: equal on every host, every time."""

@@ -121,31 +121,38 @@ def _from_torch(model, positions: int):
         def forward(self, *inputs):
             return tuple(serving.outputs_of(model, list(inputs)).values())
 
-    # Example sizes: torch takes 1 for a constant.
-    device = next(iter(model.weights)).value.device
-    batch = torch.export.Dim(_BATCH)
-    length = torch.export.Dim(_LENGTH, max=positions)
-    inputs = []
-    dynamic = []
-    for tensor in model.inputs:
-        shape = (2, tensor.shape[1] or min(3, positions))
-        inputs.append(torch.ones(shape, dtype=getattr(torch, tensor.dtype), device=device))
-        axes = {0: batch}
-        if tensor.shape[1] is None:
-            axes[1] = length
-        dynamic.append(axes)
-
+    inputs, axes = _make_example_inputs(model, positions)
     # Leave out that torchvision is absent, and that two inputs share their axes.
     with warnings.catch_warnings(), serving.only_errors_of(TORCHVISION_REMARKS):
         warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
         warnings.filterwarnings("ignore", "# The axis name: .* will not be used", UserWarning)
         program = torch.onnx.export(
             Serving().eval(),
-            tuple(inputs),
+            inputs,
             input_names=[tensor.name for tensor in model.inputs],
             output_names=serving.output_names(model),
-            dynamic_shapes=(tuple(dynamic),),
+            dynamic_shapes=(axes,),
             dynamo=True,
             verbose=False,
         )
     return program.model_proto
+
+
+def _make_example_inputs(model, positions: int) -> tuple[tuple, tuple]:
+    """Return a tensor for each input, and the names of its axes that may have other sizes."""
+    import torch
+
+    device = next(iter(model.weights)).value.device
+    batch = torch.export.Dim(_BATCH)
+    length = torch.export.Dim(_LENGTH, max=positions)
+
+    inputs = []
+    axes = []
+    for tensor in model.inputs:
+        shape = (2, tensor.shape[1] or min(3, positions))  # torch takes 1 for a constant
+        inputs.append(torch.ones(shape, dtype=getattr(torch, tensor.dtype), device=device))
+        named = {0: batch}
+        if tensor.shape[1] is None:
+            named[1] = length
+        axes.append(named)
+    return tuple(inputs), tuple(axes)

@@ -58,8 +58,6 @@ def write(
 
 def _build_served_model(bert, architecture: str, path: Path):
     """Return the model with transformers' inputs and outputs."""
-    import keras
-
     inputs = ["input_ids", "attention_mask", "token_type_ids"]
     if bert.config.model_type != "bert":
         inputs.remove("token_type_ids")
@@ -69,6 +67,12 @@ def _build_served_model(bert, architecture: str, path: Path):
     serving.warn_of_untrained(bert, path / folder.ONNX, model, outputs)
     reads_token_table = names.MLM_SIMILARITY in layers.values()
     before, rest = _split_model(model, list(outputs.values()), reads_token_table)
+    return _join_parts(before, rest, inputs, list(outputs))
+
+
+def _join_parts(before, rest, inputs: list[str], outputs: list[str]):
+    """Return one model of the embeddings and the rest; it hands the mask from one to the other."""
+    import keras
 
     class Served(keras.Model):
         """The embeddings, and what follows under the mask that is given."""
@@ -78,7 +82,7 @@ def _build_served_model(bert, architecture: str, path: Path):
             self.before = before
             self.rest = rest
             self.inputs = [keras.KerasTensor((None, None), "int64", name=name) for name in inputs]
-            self.output_names = list(outputs)
+            self.output_names = outputs
             self.built = True
 
         def call(self, inputs, training=None):

@@ -27,13 +27,7 @@ class TextGraph:
     """
 
     def __init__(self, vocabulary: Vocabulary):
-        _check_added(vocabulary)
-        if vocabulary.truncation_side != "right":
-            raise ValueError(
-                "a model that takes texts must cut them off on the right, got the truncation_side "
-                f"{vocabulary.truncation_side!r}"
-            )
-
+        _check_vocabulary(vocabulary)
         ids = {token: index for index, token in enumerate(vocabulary.all_tokens)}
         special = vocabulary.special_tokens
         self._cls_id = ids[special["cls"]]
@@ -44,9 +38,7 @@ class TextGraph:
         self._most = vocabulary.max_word_chars
         self._second_segment = int(vocabulary.segments)
 
-        # Of two that begin at the same place the longer one is found, as the Rust package does.
-        added = [entry["content"] for entry in vocabulary.added]
-        self._added = sorted(added, key=len, reverse=True)
+        self._added = _list_added(vocabulary)
         table = code_points.replacements(vocabulary)
         free = _list_free_characters(vocabulary, table.dropped)
         self._nobody = next(free)
@@ -54,8 +46,7 @@ class TextGraph:
         self._stand_ins = [next(free) for _ in self._added]
         self._table = table.add_words([ord(character) for character in self._stand_ins])
 
-        added_ids = [ids[token] for token in self._added]
-        self._ids = np.array([*range(len(vocabulary.tokens)), *added_ids], "int32")
+        self._ids = _number_pieces(vocabulary, self._added, ids)
         self._cutter = self._make_cutter(vocabulary, free)
         # Once in a graph, however often it is called: a SavedModel is written in half the time.
         any_texts = tf.TensorSpec((None,), tf.string)
@@ -148,6 +139,21 @@ class TextGraph:
         return tf.RaggedTensor.from_value_rowids(values, text_numbers, ragged.nrows())
 
 
+def _list_added(vocabulary: Vocabulary) -> list[str]:
+    """Return the added tokens, longest first.
+
+    So of two that begin at the same place the longer one is found, as the Rust package does.
+    """
+    added = [entry["content"] for entry in vocabulary.added]
+    return sorted(added, key=len, reverse=True)
+
+
+def _number_pieces(vocabulary: Vocabulary, added: list[str], ids: dict[str, int]) -> np.ndarray:
+    """Return the ids of the pieces that the cutter knows: WordPiece's, then stand-ins."""
+    added_ids = [ids[token] for token in added]
+    return np.array([*range(len(vocabulary.tokens)), *added_ids], "int32")
+
+
 def _list_free_characters(vocabulary: Vocabulary, dropped: np.ndarray) -> Iterator[str]:
     """Yield the dropped characters that no token has: a stand-in is one of private use."""
     used = set("".join(vocabulary.all_tokens))
@@ -183,7 +189,13 @@ def _beginning(ids, counts):
     return tf.gather(ids, tf.ragged.range(counts), batch_dims=1)
 
 
-def _check_added(vocabulary: Vocabulary) -> None:
+def _check_vocabulary(vocabulary: Vocabulary) -> None:
+    """Raise a ValueError for rules that the graph does not have."""
+    if vocabulary.truncation_side != "right":
+        raise ValueError(
+            "a model that takes texts must cut them off on the right, got the truncation_side "
+            f"{vocabulary.truncation_side!r}"
+        )
     for entry in vocabulary.added:
         flags = [flag for flag in _FLAGS if entry.get(flag, flag == "normalized")]
         is_plain = not flags or (flags == ["normalized"] and entry.get("special"))

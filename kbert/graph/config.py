@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 
-from kbert.graph.families import FAMILIES, Family, check_model_type
+from kbert.graph.families import FAMILIES, MODEL_TYPES, Family, explain_model_type
 from kbert.io import bounds, printable, setting_keys
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import check_new_file, write_atomically
@@ -101,7 +101,8 @@ class BertConfig:
     model_type: str = "bert"
 
     def __post_init__(self):
-        check_model_type(self.model_type, "model_type")
+        if self.model_type not in MODEL_TYPES:
+            raise explain_model_type(self.model_type, "model_type")
         for field in dataclasses.fields(self):
             if field.type is int and field.name != "pad_token_id":  # a size; NumPy's becomes an int
                 size = require_positive(field.name, getattr(self, field.name))
@@ -236,7 +237,10 @@ class BertConfig:
         """
         if not isinstance(values, dict):
             raise ValueError(f"{source} must be a JSON object, got {type(values).__name__}")
-        family = FAMILIES[check_model_type(values.get("model_type", "bert"), source)]
+        model_type = values.get("model_type", "bert")
+        if model_type not in MODEL_TYPES:
+            raise explain_model_type(model_type, source)
+        family = FAMILIES[model_type]
         setting_keys.check_settings("config.json", values, source)
 
         fields = {field.name for field in dataclasses.fields(cls)}

@@ -109,16 +109,14 @@ OTHER_GRAPHS = {
 }
 
 
-def check_model_type(value, source: str) -> str:
-    """Return the model_type.
+MODEL_TYPES = tuple(FAMILIES)
 
-    Raise a ValueError for another graph's, which says what that has of its own.
-    """
-    if isinstance(value, str) and value in FAMILIES:
-        return value
+
+def explain_model_type(value, source: str) -> ValueError:
+    """Return the error for a model_type of another graph; it says what that has of its own."""
     other = OTHER_GRAPHS.get(value) if isinstance(value, str) else None
-    raise ValueError(
-        f"{source}: model_type must be one of {', '.join(FAMILIES)}, which are BERT's graph, got "
-        f"{js.short_repr(value)}, "
+    return ValueError(
+        f"{source}: model_type must be one of {', '.join(MODEL_TYPES)}, which are BERT's graph, "
+        f"got {js.short_repr(value)}, "
         + (f"another graph: {other}" if other else "which kbert does not build")
     )

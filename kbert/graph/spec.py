@@ -48,7 +48,8 @@ class GraphSpec:
 
     def __post_init__(self):
         self._set("head", aliases.resolve("head", self.head))
-        check_choice(self.head, HEADS, "head")
+        if self.head not in tuple(HEADS):
+            check_choice(self.head, HEADS, "head")
         if self.seq_len is not None:
             self._set("seq_len", self._check_length(self.seq_len))
         if self.max_predictions is not None:

@@ -4,6 +4,7 @@ Graph, builder, checkpoints, accounting and tasks ask a head; none compares name
 uses only the standard library: a head names its builder, and whoever builds imports that.
 """
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Collection
@@ -29,6 +30,7 @@ HEADS = _import_heads()
 HEADS_WITH_LABELS = tuple(name for name, head in HEADS.items() if head.has_labels)
 
 
+@functools.cache
 def load_function(path: str) -> Callable:
     """Import the function that a head names as "module:function"."""
     module, _, name = path.partition(":")

@@ -1,5 +1,6 @@
 """A head: everything that graph, builder, checkpoints and tasks must know of it."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -70,6 +71,8 @@ class Head:
         uses: the same for some problem types of transformers' config.json.
         text_answers: "module:function" of a model's answers to texts within a SavedModel, see
             `kbert.exports.text_answers`; None: it gives none there.
+        predicts_tokens: whether it predicts the tokens at some positions.
+        classifies_texts: whether it has labels, of a whole text or pair.
     """
 
     name: str
@@ -94,13 +97,11 @@ class Head:
     keras_hub: tuple[str, ...] = ()
     uses: Mapping[str, Use] = field(default_factory=dict)
     text_answers: str | None = None
+    predicts_tokens: bool = field(init=False)
+    classifies_texts: bool = field(init=False)
 
-    @property
-    def predicts_tokens(self) -> bool:
-        """Whether it predicts the tokens at some positions."""
-        return self.reads == "predicted"
-
-    @property
-    def classifies_texts(self) -> bool:
-        """Whether it has labels, of a whole text or pair."""
-        return self.has_labels and self.reads == "first"
+    def __post_init__(self):
+        object.__setattr__(self, "variant", functools.cache(self.variant))
+        object.__setattr__(self, "predicts_tokens", self.reads == "predicted")
+        classifies_texts = self.has_labels and self.reads == "first"
+        object.__setattr__(self, "classifies_texts", classifies_texts)

@@ -8,9 +8,10 @@ import re
 import shutil
 from pathlib import Path
 
+from kbert.checkpoints.model_files import SOURCE_FILE
 from kbert.graph.aliases import accept_old_names
 from kbert.hub import hugging_face, kaggle
-from kbert.hub.names import SOURCE_FILE, ModelName, explain_missing, list_known_models
+from kbert.hub.names import ModelName, explain_missing, list_known_models
 from kbert.hub.needed_files import choose_files
 from kbert.io import json_schema as js
 from kbert.io import printable

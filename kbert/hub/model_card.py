@@ -14,7 +14,6 @@ from kbert.heads.head import Use
 from kbert.hub.names import ModelName
 from kbert.io import printable
 
-README = "README.md"
 _PLACEHOLDER = '"ORG/NAME"'  # `push` writes the model's name in its place
 _ANOTHER = "the package index's `kbert` is another project"  # in cards of each version
 _MADE_BY = f"(from a clone of its repository; {_ANOTHER})."

@@ -17,8 +17,6 @@ from importlib import resources
 from kbert.graph.presets import PRESETS
 from kbert.io.wording import hint, hint_of_path
 
-SOURCE_FILE = "kbert_source.json"  # in a folder that `download` wrote: the address with the commit
-
 _PART = r"\w(?:[\w.-]*\w)?"
 _REVISION = r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*"  # refs/pr/1, v1.0, a commit; no path upwards
 _PAGE = re.compile(

@@ -5,14 +5,17 @@ import logging
 import os
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints import formats, run_models
+from kbert.checkpoints.bert import Bert, save
+from kbert.checkpoints.model_files import README
 from kbert.hub import hugging_face
-from kbert.hub.model_card import README, fill_in_name, make_card
+from kbert.hub.model_card import fill_in_name, make_card
 from kbert.hub.names import ModelName
 from kbert.hub.needed_files import choose_files, find_readable
 from kbert.io import json_schema as js
@@ -77,6 +80,15 @@ def push(folder: str | os.PathLike, name: str, private: bool = False) -> str:
     return upload(path, _parse_target(name), private=private)
 
 
+def push_model(bert: Bert, address: str, form: str, options: dict) -> None:
+    """Save a model to a temporary folder, and upload it with a card; see `save`."""
+    target = _check_target(address, form)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "model")
+        save(bert, folder, format=form, **options)
+        upload(folder, target, card=make_card(bert, base=bert.source, form=form))
+
+
 def upload(path: Path, target: ModelName, *, card: str | None = None, private: bool = False) -> str:
     """Upload the model in a folder, see `push`; `card` is for a folder without a README.md."""
     refuse_interrupted(path, "to be pushed")
@@ -133,7 +145,7 @@ def _list_operations(
     return operations
 
 
-def check_target(name: str, form: str) -> ModelName:
+def _check_target(name: str, form: str) -> ModelName:
     """Return the name of a model to write; raise if it cannot be pushed, before it is written."""
     target = _parse_target(name)
     if form not in _FORMATS:

@@ -4,9 +4,10 @@ Python's `re` goes back and tries again: `(a*)*b` takes years for a name of 40 c
 pattern is followed from all positions at once, which takes steps that are counted.
 """
 
+import contextlib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _MOST = 2**14  # patterns of a file
 _LONGEST = 2**18  # characters of them; those that name each matrix of a large model have 6,000
@@ -42,50 +43,59 @@ class _Subject:
             raise ValueError("takes too long to compare: write it with fewer repetitions")
 
 
-class Patterns:
-    """Patterns by their keys, tried in this order, as `re.match` does.
+def find_keys(patterns: Mapping[str, str], texts: Iterable[str]) -> list[str | None]:
+    """Return the key of the first pattern that matches the beginning of each text, or None.
 
-    Literals, sets, groups, `|`, repetitions, anchors and looks ahead are read. Matching is exact;
-    what a group captured is not kept.
+    Literals, sets, groups, `|`, repetitions, anchors and looks ahead are read, and matched exactly
+    as by `re.match`; what a group captured is not kept.
 
     Args:
-        patterns: regular expressions by key.
+        patterns: regular expressions by key, tried in this order.
+        texts: the texts.
 
     Raises:
         ValueError: too many patterns, one that `re` refuses, or one with back references, flags and
-            the like.
+            the like; or all comparisons together take too many steps.
     """
+    parts = _parse_all(patterns)
+    steps = _STEPS
+    keys = []
+    for text in texts:
+        subject = _Subject(text, steps)
+        keys.append(_find_key(parts, subject))
+        steps = subject.steps
+    return keys
 
-    def __init__(self, patterns: dict[str, str]):
-        length = sum(len(pattern) for pattern in patterns.values())
-        if len(patterns) > _MOST or length > _LONGEST:
-            raise ValueError(
-                f"must have at most {_MOST:,} patterns of {_LONGEST:,} characters in all, got "
-                f"{len(patterns):,} of {length:,}"
-            )
-        self._patterns = {}
-        self._steps = _STEPS
-        for key, pattern in patterns.items():
-            try:
-                self._patterns[key] = _parse(pattern)
-            except ValueError as error:
-                raise ValueError(f"{key!r:.100} {error}") from None
 
-    def find(self, text: str) -> str | None:
-        """Return the key of the first pattern that matches the beginning of a text, or None.
+def _parse_all(patterns: Mapping[str, str]) -> dict[str, _Part]:
+    length = sum(len(pattern) for pattern in patterns.values())
+    if len(patterns) > _MOST or length > _LONGEST:
+        raise ValueError(
+            f"must have at most {_MOST:,} patterns of {_LONGEST:,} characters in all, got "
+            f"{len(patterns):,} of {length:,}"
+        )
+    parts = {}
+    for key, pattern in patterns.items():
+        with _naming_key(key):
+            parts[key] = _parse(pattern)
+    return parts
 
-        Raise a ValueError if all comparisons together take too many steps.
-        """
-        for key, part in self._patterns.items():
-            subject = _Subject(text, self._steps)
-            try:
-                ends = part(subject, {0})
-            except ValueError as error:
-                raise ValueError(f"{key!r:.100} {error}") from None
-            self._steps = subject.steps
-            if ends:
+
+def _find_key(parts: Mapping[str, _Part], subject: _Subject) -> str | None:
+    for key, part in parts.items():
+        with _naming_key(key):
+            if part(subject, {0}):
                 return key
-        return None
+    return None
+
+
+@contextlib.contextmanager
+def _naming_key(key: str) -> Iterator[None]:
+    """Name the key of the pattern in a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{key!r:.100} {error}") from None
 
 
 def _parse(pattern: str) -> _Part:

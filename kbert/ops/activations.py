@@ -1,5 +1,7 @@
 """The activations that a configuration's `hidden_act` can name."""
 
+import functools
+
 import keras
 from keras import ops
 
@@ -61,6 +63,7 @@ _OWN = (gelu, gelu_tanh, gelu_10, quick_gelu, relu_squared, leaky_relu_01, lapla
 _BY_NAME = {function.__name__: function for function in _OWN}
 
 
+@functools.cache
 def activation(hidden_act: str):
     """Return the function meant by a configuration's `hidden_act`; "gelu" is the erf form."""
     name = ACTIVATIONS[hidden_act]

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import kbert
 from kbert.checkpoints import weight_names
-from kbert.checkpoints.transformers.classes import classes_of
+from kbert.checkpoints.transformers import classes
 from kbert.data.labelled.length_buckets import IGNORED, BucketedBatches, Examples
 from kbert.data.packed_batch import pack_batch
 from kbert.data.training_batch import TrainingBatch
@@ -80,7 +80,11 @@ def batch_of(bert, peer):
 
 def compare_gradients(found: dict, bert, spec, peer) -> None:
     """kbert's gradients by its paths with transformers' by its names."""
-    prefix = "" if bert.architecture.endswith("Model") else classes_of(bert.config).prefix
+    prefix = (
+        ""
+        if bert.architecture.endswith("Model")
+        else classes.CLASSES[bert.config.model_type].prefix
+    )
     compared = 0
     for entry in weight_names.entries_of(spec, weight_names.column_of(bert.config)):
         path = f"{entry.layer}/{entry.variable}"

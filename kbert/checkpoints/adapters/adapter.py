@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.checkpoints import transfer, weight_names
-from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
+from kbert.checkpoints.transformers.classes import CLASSES, classes_by_column
 from kbert.checkpoints.weight_names import Entry
 from kbert.graph.closed_form import config_letters
 from kbert.graph.config import BertConfig
@@ -21,6 +21,8 @@ from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import MATRICES, AdaptedMatrix
 from kbert.heads import HEADS_WITH_LABELS
 from kbert.io.wording import first_few
+
+MatrixKey = tuple[int, str]  # the block, from 1, and the name in `MATRICES`
 
 
 class Pair(NamedTuple):
@@ -52,7 +54,7 @@ class LoraAdapter:
         merged: `digest` of the matrices with the adapter; None: it is not merged.
     """
 
-    pairs: Mapping[tuple[int, str], Pair]
+    pairs: Mapping[MatrixKey, Pair]
     saved: Mapping[str, np.ndarray]
     column: str | None = None
     head: str | None = None
@@ -78,16 +80,19 @@ class LoraAdapter:
         return frozenset(row.layer for row in templates if row.names.get(column) in self.saved)
 
     def __repr__(self) -> str:
-        ranks = sorted({pair.a.shape[0] for pair in self.pairs.values()})
+        ranks = set()
+        params = 0
+        for a, b, _ in self.pairs.values():
+            ranks.add(a.shape[0])
+            params += a.size + b.size
         names = list(dict.fromkeys(name for _, name in self.pairs))
-        params = sum(pair.a.size + pair.b.size for pair in self.pairs.values())
         return (
-            f"LoraAdapter(rank {first_few(ranks)}, {', '.join(names)}, {len(self.pairs)} matrices, "
-            f"{params:,} parameters)"
+            f"LoraAdapter(rank {first_few(sorted(ranks))}, {', '.join(names)}, "
+            f"{len(self.pairs)} matrices, {params:,} parameters)"
         )
 
 
-def digest(model, matrices: Iterable[tuple[int, str]]) -> str:
+def digest(model, matrices: Iterable[MatrixKey]) -> str:
     """SHA-256 of a model's matrices, by block and name, as float32."""
     sha = hashlib.sha256()
     for block, name in sorted(matrices):
@@ -105,7 +110,8 @@ def digest_arrays(adapter: LoraAdapter) -> str:
         sha.update(np.ascontiguousarray(a).data)
         sha.update(np.ascontiguousarray(b).data)
     for name, array in sorted(adapter.saved.items()):
-        sha.update(f"\0{name}\0".encode() + np.ascontiguousarray(array).tobytes())
+        sha.update(f"\0{name}\0".encode())
+        sha.update(np.ascontiguousarray(array).tobytes())
     return sha.hexdigest()
 
 
@@ -117,7 +123,7 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     a ValueError for an adapter of another base: other shapes, other blocks, other weights.
     """
     column = weight_names.column_of(spec.config)
-    tied = classes_of(spec.config).tied
+    tied = CLASSES[spec.config.model_type].tied
     entries = {entry.name: entry for entry in weight_names.entries_of(spec, column)}
     adapter = _tied(model, adapter, tied, entries, source)
     problems = _problems(spec, adapter, entries)
@@ -134,13 +140,16 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     for matrix, pair in adapter.pairs.items():
         _merge_pair(model, matrix, pair, source)
     for name, array in adapter.saved.items():
-        variable = transfer.variable_of(model, entries[name])
-        array = array.T if entries[name].outputs_first else array
+        entry = entries[name]
+        variable = transfer.variable_of(model, entry)
+        if entry.outputs_first:
+            array = array.T
         variable.assign(array.reshape(variable.shape))
-    return dataclasses.replace(adapter, base=before, merged=digest(model, adapter.pairs))
+    after = digest(model, adapter.pairs)
+    return dataclasses.replace(adapter, base=before, merged=after)
 
 
-def _merge_pair(model, matrix: tuple[int, str], pair: Pair, source: str) -> None:
+def _merge_pair(model, matrix: MatrixKey, pair: Pair, source: str) -> None:
     """Merge an adapter of one matrix, W + scale · B·A; refuse one that makes it infinite."""
     from kbert.model.lora import merge  # imports Keras
 
@@ -148,7 +157,8 @@ def _merge_pair(model, matrix: tuple[int, str], pair: Pair, source: str) -> None
     variable, array = _read_kernel(model, block, name)
     with np.errstate(over="ignore", invalid="ignore"):
         merged = merge(array, *pair)
-    if np.isfinite(array).all() and not np.isfinite(merged).all():
+    was_finite = np.isfinite(array).all()
+    if was_finite and not np.isfinite(merged).all():
         raise ValueError(
             f"{source} must hold finite numbers, got others in {name} of block {block}"
         )
@@ -163,7 +173,8 @@ def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source)
         original = adapter.saved.get(name)
         if original is None and name in entries:
             (original,) = transfer.arrays_of(model, [entries[name]]).values()
-        if original is None or not np.array_equal(original, adapter.saved[copy]):
+        trained = adapter.saved[copy]
+        if original is None or not np.array_equal(original, trained):
             raise ValueError(
                 f"{source} must have {copy} equal to {name}, to which it is tied in the "
                 "graph, got others: train it with the head left out of modules_to_save"
@@ -188,7 +199,7 @@ def _problems(spec: GraphSpec, adapter: LoraAdapter, entries: Mapping[str, Entry
     return lines
 
 
-def _matrix_problems(config: BertConfig, pairs: Mapping[tuple[int, str], Pair]) -> list[str]:
+def _matrix_problems(config: BertConfig, pairs: Mapping[MatrixKey, Pair]) -> list[str]:
     """Return the mismatches of the adapted matrices with the base's, one line each."""
     letters = config_letters(config)
     blocks = config.num_hidden_layers
@@ -197,8 +208,9 @@ def _matrix_problems(config: BertConfig, pairs: Mapping[tuple[int, str], Pair]) 
         if block > blocks:
             lines.append(f"block {block}, of {blocks}")
             continue
-        inputs = letters[MATRICES[name].inputs]
-        outputs = letters[MATRICES[name].outputs]
+        matrix = MATRICES[name]
+        inputs = letters[matrix.inputs]
+        outputs = letters[matrix.outputs]
         sizes = (pair.a.shape[-1], pair.b.shape[0])
         if sizes != (inputs, outputs):
             shapes = f"a matrix of {sizes[0]} × {sizes[1]}, expected {inputs} × {outputs}"
@@ -210,5 +222,7 @@ def _read_kernel(model, block: int, name: str):
     """Return a matrix's Keras variable, and its float32 numbers."""
     import keras
 
-    variable = transfer.variable_of(model, AdaptedMatrix(block, name, 0, 0))
-    return variable, keras.ops.convert_to_numpy(variable).astype("float32", copy=False)
+    matrix = AdaptedMatrix(block, name, 0, 0)
+    variable = transfer.variable_of(model, matrix)
+    array = keras.ops.convert_to_numpy(variable)
+    return variable, array.astype("float32", copy=False)

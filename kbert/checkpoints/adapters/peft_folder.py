@@ -14,17 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.checkpoints import transfer, weight_names, writing
-from kbert.checkpoints.adapters.adapter import LoraAdapter, Pair, digest
+from kbert.checkpoints.adapters.adapter import LoraAdapter, MatrixKey, Pair, digest
 from kbert.checkpoints.checkpoint import HEAD_SETTINGS, Tensor
+from kbert.checkpoints.formats import import_hub
 from kbert.checkpoints.transformers import weight_files
-from kbert.checkpoints.transformers.classes import classes_by_column, classes_of
+from kbert.checkpoints.transformers.classes import CLASSES, classes_by_column
 from kbert.graph import names
 from kbert.graph.trained_parts import MATRICES
 from kbert.heads import HEADS
-from kbert.hub.names import ModelName
 from kbert.io import json_schema as js
 from kbert.io.interrupted_saves import open_whole
-from kbert.io.patterns import Patterns
+from kbert.io.patterns import find_keys
 from kbert.io.wording import first_few
 
 CONFIG = "adapter_config.json"
@@ -66,6 +66,9 @@ class _Module(NamedTuple):
     matrix: str  # one of `MATRICES`
 
 
+_Halves = dict[_Module, dict[str, np.ndarray]]  # of the adapters, by "A" and "B"
+
+
 def read(folder: Path, base_head: str | None = None) -> LoraAdapter:
     """Read the adapter in a folder; raise a ValueError for one that is no LoRA or of no BERT.
 
@@ -84,12 +87,11 @@ def is_adapter(folder: Path) -> bool:
 def _read(folder: Path, base_head: str | None) -> LoraAdapter:
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder} is not an adapter: expected a folder with {CONFIG}")
-    file = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
-    if file is None:
-        raise FileNotFoundError(f"{folder} has {CONFIG}, but no {' or '.join(_WEIGHTS)}")
-
+    file = _find_weights(folder)
     config = js.read(folder / CONFIG, _CONFIG)
-    settings = js.read(folder / OWN, _OWN) if (folder / OWN).is_file() else {}
+    settings: dict = {}
+    if (folder / OWN).is_file():
+        settings = js.read(folder / OWN, _OWN)
     halves, saved = _sort_tensors(weight_files.read_file(file), file)
     labels = settings.get("labels")
     base = config.get("base_model_name_or_path")
@@ -113,6 +115,13 @@ def _read(folder: Path, base_head: str | None) -> LoraAdapter:
     )
 
 
+def _find_weights(folder: Path) -> Path:
+    for name in _WEIGHTS:
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"{folder} has {CONFIG}, but no {' or '.join(_WEIGHTS)}")
+
+
 def write(bert, path: Path) -> None:
     """Write the adapter of a `kbert.Bert` whose weights it is merged into.
 
@@ -123,13 +132,19 @@ def write(bert, path: Path) -> None:
         raise ValueError(
             "format peft goes with a model that has an adapter (lora_rank=…), got none"
         )
-    if adapter.merged not in (None, digest(bert.model, adapter.pairs)):
+    now = digest(bert.model, adapter.pairs)
+    if adapter.merged not in (None, now):
         raise ValueError(
             "the model must have the weights of its adapter, got others: save it whole"
         )
 
-    settings = {name: getattr(bert, name) for name in ("head", "problem_type", "split_punctuation")}
-    settings |= {"labels": bert.labels and list(bert.labels), "base": adapter.base}
+    settings = {
+        "head": bert.head,
+        "problem_type": bert.problem_type,
+        "split_punctuation": bert.split_punctuation,
+        "labels": bert.labels and list(bert.labels),
+        "base": adapter.base,
+    }
     arrays = _name_arrays(bert, adapter) | _copy_tied(bert, adapter)
     with writing.replace_folder(path) as folder:
         writing.save_tensors(arrays, folder / _WEIGHTS[0])
@@ -140,7 +155,7 @@ def write(bert, path: Path) -> None:
 def _name_arrays(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
     """Return the adapter's weights by PEFT's names."""
     column = weight_names.column_of(bert.config)
-    classes = classes_of(bert.config)
+    classes = CLASSES[bert.config.model_type]
     body = _PREFIX
     if bert.spec.variant.outputs:
         body += classes.prefix
@@ -162,8 +177,12 @@ def _copy_tied(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
     PEFT needs all weights of a saved module, also the copies that transformers ties.
     """
     modules = _list_saved_modules(adapter)
-    tied = classes_of(bert.config).tied
-    copies = {copy: name for copy, name in tied.items() if copy.split(".")[0] in modules}
+    tied = CLASSES[bert.config.model_type].tied
+    copies = {}
+    for copy, name in tied.items():
+        module = copy.split(".")[0]
+        if module in modules:
+            copies[copy] = name
 
     entries = weight_names.entries_of(bert.spec, weight_names.column_of(bert.config))
     originals = [entry for entry in entries if entry.name in copies.values()]
@@ -173,14 +192,15 @@ def _copy_tied(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
 
 def _list_saved_modules(adapter: LoraAdapter) -> list[str]:
     """Return the modules of the weights that were trained beside the adapters."""
-    return list(dict.fromkeys(name.split(".")[0] for name in adapter.saved))
+    modules = [name.split(".")[0] for name in adapter.saved]
+    return list(dict.fromkeys(modules))
 
 
 def _base_values(path: str | None) -> dict[str, str | None]:
     """Return the two keys of adapter_config.json that say the base."""
     name = None
     if path and not Path(path).exists():
-        name = ModelName.parse(path)
+        name = import_hub("names").ModelName.parse(path)
     if name is None or name.hub != "hf":
         return {"base_model_name_or_path": path, "revision": None}
     return {"base_model_name_or_path": name.repo, "revision": name.revision}
@@ -223,11 +243,9 @@ def _list_exceptions(values: Mapping[str, float], general: float) -> dict[str, f
     return {module: value for module, value in values.items() if value != general}
 
 
-def _sort_tensors(
-    tensors: list[Tensor], file: Path
-) -> tuple[dict[_Module, dict[str, np.ndarray]], dict[str, np.ndarray]]:
+def _sort_tensors(tensors: list[Tensor], file: Path) -> tuple[_Halves, dict[str, np.ndarray]]:
     """Return the halves of the adapters by their matrix, and the other saved weights by name."""
-    halves: dict[_Module, dict[str, np.ndarray]] = {}
+    halves: _Halves = {}
     saved = {}
     unknown = []
     for tensor in tensors:
@@ -237,9 +255,12 @@ def _sort_tensors(
         match = _LORA.fullmatch(name)
         module = _parse_module(match[1]) if match else None
         if match is None and "lora_" not in name:
-            saved[_split_name(name)[1]] = np.array(tensor.read(), np.float32)
+            _, bare = _split_name(name)
+            saved[bare] = np.array(tensor.read(), np.float32)
         elif match and module and len(tensor.shape) == 2:
-            halves.setdefault(module, {})[match[2]] = np.array(tensor.read(), np.float32)
+            half = match[2]
+            both = halves.setdefault(module, {})
+            both[half] = np.array(tensor.read(), np.float32)
         else:
             unknown.append(tensor.name)
 
@@ -251,7 +272,7 @@ def _sort_tensors(
     return halves, saved
 
 
-def _pairs(halves: dict[_Module, dict], config: dict, file: Path) -> dict[tuple[int, str], Pair]:
+def _pairs(halves: _Halves, config: dict, file: Path) -> dict[MatrixKey, Pair]:
     order = list(MATRICES)
     alphas = _find_alphas(halves, config, file.with_name(CONFIG))
 
@@ -281,14 +302,15 @@ def _find_alphas(modules: Iterable[_Module], config: dict, source: Path) -> dict
 
     PEFT compares in the same way, in its `get_pattern_key`.
     """
+    modules = list(modules)
     alphas = config.get("alpha_pattern") or {}
     try:
-        patterns = Patterns({key: rf"(.*\.)?({key})$" for key in alphas})
-        keys = {module: patterns.find(module.name) for module in modules}
+        patterns = {key: rf"(.*\.)?({key})$" for key in alphas}
+        keys = find_keys(patterns, [module.name for module in modules])
     except ValueError as error:
         raise ValueError(f"{source}: alpha_pattern {error}") from None
     of_modules = {}
-    for module, key in keys.items():
+    for module, key in zip(modules, keys, strict=True):
         of_modules[module] = config["lora_alpha"] if key is None else alphas[key]
     return of_modules
 
@@ -300,7 +322,8 @@ def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
     names, or else the base's head, tells them apart.
     """
     heads = {head.peft: name for name, head in HEADS.items() if head.peft}
-    head = heads.get(config.get("task_type") or "") or _find_head(saved, heads.values())
+    task = config.get("task_type") or ""
+    head = heads.get(task) or _find_head(saved, heads.values())
     if head is None:
         return None
 
@@ -358,7 +381,9 @@ def _split_name(name: str) -> tuple[str | None, str]:
 @functools.cache
 def _list_modules(column: str) -> dict[str, str]:
     """Return the modules of `MATRICES` in a family without its prefix; {i} is the block, from 0."""
-    by_key = {(row.layer, row.variable): row.names for row in weight_names.TABLE["encoder"]}
+    by_key = {}
+    for row in weight_names.TABLE["encoder"]:
+        by_key[row.layer, row.variable] = row.names
     modules = {}
     for name, matrix in MATRICES.items():
         key = (names.encoder("{n}", matrix.part), matrix.variable)

@@ -100,12 +100,7 @@ def write(bert, path: Path) -> None:
     readable = {"tokenizer.json", "preprocessor.json", "task.json", TASK_WEIGHTS, INDEX}
     writing.refuse_leftovers(path, sorted(readable - written))
 
-    differences = _list_differences(bert, task)
-    if differences:
-        what = "; ".join(differences)
-        _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
-    held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
-    writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
+    _warn(bert, task, path)
 
     body = _read_arrays(bert, of_task=False)
     of_task = _read_arrays(bert, of_task=True)
@@ -119,6 +114,16 @@ def write(bert, path: Path) -> None:
             (folder / VOCABULARY).parent.mkdir(parents=True)
             lines = "".join(f"{token}\n" for token in bert.tokenizer.tokens)
             (folder / VOCABULARY).write_bytes(lines.encode())
+
+
+def _warn(bert, task: str, path: Path) -> None:
+    """Log what KerasHub computes differently, cannot store, or gets untrained."""
+    differences = _list_differences(bert, task)
+    if differences:
+        what = "; ".join(differences)
+        _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
+    held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
+    writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
 
 
 def _choose_task(bert) -> str:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from kbert.checkpoints.weight_names import BODY, OF_FAMILY, TEMPLATES
-from kbert.graph.config import BertConfig
 from kbert.graph.families import FAMILIES
 from kbert.heads import HEADS
 
@@ -19,11 +18,7 @@ class Classes:
     tied: dict[str, str]  # copies of weights, and the weights that they must equal
     heads: tuple[str, ...]  # what the names of heads' weights begin with, which have no prefix
     tokenizer: str  # the class of the tokenizer
-
-    @property
-    def bare(self) -> str:
-        """The class with no head."""
-        return next(iter(self.named))
+    bare: str  # the class with no head
 
 
 _TIED = {  # by column of the table of names
@@ -53,10 +48,10 @@ def _make_classes(name: str, model_type: str, prefix: str, column: str) -> Class
     beginnings = [row.names[column].split(".")[0] + "." for row in rows]
     heads = tuple(dict.fromkeys(beginnings))
     tokenizer = "DistilBertTokenizer" if column == "distilbert" else "BertTokenizer"
-    return Classes(prefix, named, _TIED[column], heads, tokenizer)
+    return Classes(prefix, named, _TIED[column], heads, tokenizer, bare=f"{name}Model")
 
 
-_BY_MODEL_TYPE = {
+CLASSES = {  # by model_type
     model_type: _make_classes(name, model_type, prefix, column)
     for model_type, name, prefix, column in (
         ("bert", "Bert", "bert.", "transformers"),
@@ -69,12 +64,7 @@ _BY_MODEL_TYPE = {
 }
 
 
-def classes_of(config: BertConfig) -> Classes:
-    """Return the classes of a configuration's family."""
-    return _BY_MODEL_TYPE[config.model_type]
-
-
 def classes_by_column() -> dict[str, Classes]:
     """Return the classes by the column with their weights' names; RoBERTa's stand for XLM-R's."""
     families = {"transformers": "bert"} | {name: name for name in OF_FAMILY}
-    return {column: _BY_MODEL_TYPE[family] for column, family in families.items()}
+    return {column: CLASSES[family] for column, family in families.items()}

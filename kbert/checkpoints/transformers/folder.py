@@ -6,15 +6,17 @@ Or one file of weights, see `kbert.checkpoints.transformers.layout`.
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kbert.checkpoints import transfer, untrained_weights, weight_names, writing
-from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint
+from kbert.checkpoints.checkpoint import PROBLEM_TYPES, Checkpoint, Tensor
+from kbert.checkpoints.model_files import README
 from kbert.checkpoints.transformers import layout
-from kbert.checkpoints.transformers.classes import Classes, classes_of
+from kbert.checkpoints.transformers.classes import CLASSES, Classes
 from kbert.checkpoints.transformers.sentence_files import (
     folder_around,
     read_cross_encoder,
@@ -25,7 +27,6 @@ from kbert.checkpoints.transformers.weight_files import FILES, INDEXES, find_wei
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
-from kbert.hub.model_card import README
 from kbert.io import json_schema as js
 
 _logger = logging.getLogger("kbert")
@@ -68,38 +69,29 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     files = layout.find_layout(path)
     config = config or layout.read_config(files)
     values = _settings(files)
-    classes = classes_of(config)
+    classes = CLASSES[config.model_type]
     root = folder_around(files.folder)
     sentence, sentence_problem = read_sentence_settings(root, files.folder, config)
     named_class = _architecture(values, files.config, classes)
 
     tensors, left_out, notes = layout.name_tensors(files, classes)
-    used, others = list_files(files.weights or find_weights(files.folder))
+    used, unused = list_files(files.weights or find_weights(files.folder))
     notes += _list_adapter_notes(files)
 
-    column = weight_names.column_of(config)
-    by_weights = weight_names.find_head(tensors, column)
-    head, architecture = _choose_head(files, config, named_class, by_weights)
     new_labels = _new_labels(values)
-    num_labels = weight_names.find_num_labels(tensors, column) or len(new_labels or ()) or 2
-    spec = GraphSpec(config, head, num_labels=num_labels)
-
-    labels = _labels(values, num_labels, files.config) if spec.has_labels else None
-    classifies_texts = HEADS[head].classifies_texts
-    cross_encoder = read_cross_encoder(root, values) if classifies_texts else None
+    spec, architecture = _make_spec(files, config, named_class, tensors, new_labels or ())
+    outputs = _describe_outputs(files, root, values, spec)
     vocabulary = files.folder if _has_tokenizer(files.folder) else None
     split = values.get(SPLIT_PUNCTUATION)
 
     yield Checkpoint(
-        column,
+        weight_names.column_of(config),
         spec,
         tensors,
         architecture=architecture,
-        labels=labels,
+        **outputs,
         sentence=sentence,
         sentence_problem=sentence_problem,
-        cross_encoder=cross_encoder,
-        problem_type=_problem_type(values, files.config),
         new_labels=new_labels,
         other_head=_find_other_head(values, classes),
         untrained=values.get(untrained_weights.KEY) or {},
@@ -108,7 +100,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         left_out=tuple(left_out),
         notes=tuple(notes),
         files=tuple(used),
-        other_files=tuple(others),
+        other_files=tuple(unused),
     )
 
 
@@ -121,6 +113,34 @@ def _list_adapter_notes(files: layout.Layout) -> list[str]:
     return [note]
 
 
+def _make_spec(
+    files: layout.Layout,
+    config: BertConfig,
+    named_class: str | None,
+    tensors: Mapping[str, Tensor],
+    new_labels: Sequence[str],
+) -> tuple[GraphSpec, str | None]:
+    """Return the spec of the checkpoint's graph, and the class of its head."""
+    column = weight_names.column_of(config)
+    by_weights = weight_names.find_head(tensors, column)
+    head, architecture = _choose_head(files, config, named_class, by_weights)
+    num_labels = weight_names.find_num_labels(tensors, column) or len(new_labels) or 2
+    return GraphSpec(config, head, num_labels=num_labels), architecture
+
+
+def _describe_outputs(
+    files: layout.Layout, root: Path, values: dict, spec: GraphSpec
+) -> dict[str, Any]:
+    """Return what the files say of the head's outputs, under the names of `Checkpoint`."""
+    labels = cross_encoder = None
+    if spec.has_labels:
+        labels = _labels(values, spec.num_labels, files.config)
+    if HEADS[spec.head].classifies_texts:
+        cross_encoder = read_cross_encoder(root, values)
+    problem_type = _problem_type(values, files.config)
+    return {"labels": labels, "cross_encoder": cross_encoder, "problem_type": problem_type}
+
+
 def _choose_head(
     files: layout.Layout, config: BertConfig, named_class: str | None, by_weights: str
 ) -> tuple[str, str | None]:
@@ -128,7 +148,7 @@ def _choose_head(
     if named_class is None:
         return by_weights, None
 
-    head = classes_of(config).named[named_class][0]
+    head = CLASSES[config.model_type].named[named_class][0]
     groups = weight_names.parts_of(head, config)
     is_in_file = groups == weight_names.parts_of(by_weights, config)
     if files.weights is not None and not is_in_file:
@@ -154,7 +174,8 @@ def read_head(path: Path) -> str | None:
     if files.weights is not None:
         return None
     values = _settings(files)
-    classes = classes_of(BertConfig.from_dict(values, source=str(files.config)))
+    config = BertConfig.from_dict(values, source=str(files.config))
+    classes = CLASSES[config.model_type]
     architecture = _architecture(values, files.config, classes)
     return classes.named[architecture][0] if architecture else None
 
@@ -178,7 +199,7 @@ def write(
     name = class_to_write(bert, architecture)
     writing.refuse_leftovers(path, _list_stale_files(bert, has_onnx=also is not None))
 
-    classes = classes_of(bert.config)
+    classes = CLASSES[bert.config.model_type]
     groups = classes.named[name][1]
     arrays = _list_arrays(bert, groups, prefix="" if name == classes.bare else classes.prefix)
     layers = [row.layer for row in weight_names.templates_of(groups, bert.config)]
@@ -214,7 +235,7 @@ def _list_stale_files(bert, has_onnx: bool) -> list[str]:
 
 def _list_arrays(bert, groups: Collection[str], prefix: str) -> dict[str, np.ndarray]:
     """Return the weights by transformers' names, the encoder's with their prefix."""
-    heads = classes_of(bert.config).heads
+    heads = CLASSES[bert.config.model_type].heads
     column = weight_names.column_of(bert.config)
     entries = weight_names.entries(groups, bert.config, column, bert.spec.num_labels)
 
@@ -257,7 +278,7 @@ def _make_config(bert, architecture: str, held: Collection[str]) -> dict:
 
 def class_to_write(bert, architecture: str | None) -> str:
     """Return the transformers class of a model: the requested, its own, or its whole head's."""
-    classes = classes_of(bert.config)
+    classes = CLASSES[bert.config.model_type]
     fitting = [name for name, (head, _) in classes.named.items() if head == bert.head]
     if not fitting:
         raise ValueError(

@@ -74,7 +74,10 @@ def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], li
     """
     path = files.weights or files.folder
     stored, left_out, notes = _read_stored(files)
-    names = [tf_weights.torch_name(tensor.name) for tensor in stored]
+    names = [tensor.name for tensor in stored]
+    if any("/" in name for name in names):
+        stored = [tf_weights.convert_to_torch(tensor) for tensor in stored]
+        names = [tf_weights.torch_name(name) for name in names]
     names, taken = unwrap_names(names, classes.prefix, path)
     if taken:
         notes.append(f"the names of the tensors are read without {taken!r} before them")
@@ -88,7 +91,7 @@ def name_tensors(files: Layout, classes: Classes) -> tuple[dict[str, Tensor], li
         elif name in tensors:  # with `bert.` and without: a name that no model has is reported
             tensors[f"{tensor.name} beside {tensors[name].name}"] = tensor
         else:
-            tensors[name] = tf_weights.convert_to_torch(tensor)
+            tensors[name] = tensor
 
     left_out += _remove_copies(tensors, classes.tied, path)
     return tensors, left_out, notes

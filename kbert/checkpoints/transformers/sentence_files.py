@@ -173,13 +173,8 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
 
     transformer = _read_transformer(folder)
     poolings, include_prompt = _read_pooling(root / modules[1][1] / "config.json")
-    width = config.hidden_size * len(poolings)
-    dense: list[SentenceDense] = []
-    for name, path in modules:
-        if name == "Dense":
-            layer = _read_dense(root / path, width)
-            dense.append(layer)
-            width = layer.shape[1]
+    folders = [root / path for name, path in modules if name == "Dense"]
+    dense = _read_dense_layers(folders, config.hidden_size * len(poolings))
 
     prompts = settings.get("prompts") or {}
     similarity = settings.get("similarity_fn_name")
@@ -195,7 +190,7 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
         include_prompt=include_prompt,
         similarity=similarity,
         dimensions=settings.get("truncate_dim"),
-        dense=tuple(dense),
+        dense=dense,
     )
 
 
@@ -277,6 +272,16 @@ def _read_pooling(file: Path) -> tuple[tuple[str, ...], bool]:
     if modes is None:  # none is the mean, as in sentence-transformers
         modes = [mode for key, mode in _MODES.items() if values.get(key)] or ["mean"]
     return tuple(modes), include_prompt
+
+
+def _read_dense_layers(folders: list[Path], width: int) -> tuple[SentenceDense, ...]:
+    """Return the dense layers, each as wide as the one before it; the first takes `width`."""
+    layers: list[SentenceDense] = []
+    for folder in folders:
+        layer = _read_dense(folder, width)
+        layers.append(layer)
+        width = layer.shape[1]
+    return tuple(layers)
 
 
 def _read_dense(folder: Path, width: int) -> SentenceDense:

@@ -15,7 +15,7 @@ import numpy as np
 
 from kbert.data.counter_rng import fork, key_of
 from kbert.data.padding import LENGTHS, fitting_lengths, pad_sequences, pick_length
-from kbert.data.training_batch import TrainingBatch
+from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph.config import require_positive
 from kbert.graph.names import SEGMENT_IDS, SEQUENCE_MASK, TOKEN_IDS
 
@@ -108,8 +108,8 @@ class Examples:
         return sha256.hexdigest()[:16]
 
 
-class BucketedBatches:
-    """Batches of labelled examples, as `kbert.data.training_batch.Batches`.
+class BucketedBatches(Batches):
+    """Batches of labelled examples.
 
     Every example occurs once per epoch, which has `steps_per_epoch` steps. The last, incomplete
     batch of an epoch is padded with examples of weight 0. A batch is a pure function of (seed,

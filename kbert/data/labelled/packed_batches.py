@@ -22,7 +22,7 @@ _AS_LONG = 768
 
 
 class PackedBatches(BucketedBatches):
-    """Labelled examples, several per row, as `kbert.data.training_batch.Batches`.
+    """Labelled examples, several per row.
 
     Every example occurs once per epoch; the last batches of an epoch may have fewer.
 

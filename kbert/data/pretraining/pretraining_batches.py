@@ -12,7 +12,7 @@ from kbert.data.corpus.shards import Shards, open_shards
 from kbert.data.pretraining import masking
 from kbert.data.pretraining.packed import Packed
 from kbert.data.pretraining.pairs import Pairs
-from kbert.data.training_batch import TrainingBatch
+from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.graph.names import MASKED_POSITIONS, MLM, NSP, SEGMENT_IDS, TOKEN_IDS
@@ -36,8 +36,8 @@ _WORTH_A_WARNING = 0.01  # of the tokens: every corpus has some sentences that a
 _logger = logging.getLogger("kbert")
 
 
-class PretrainingBatches:
-    """Batches of MLM and NSP examples, an implementation of `kbert.data.training_batch.Batches`.
+class PretrainingBatches(Batches):
+    """Batches of MLM and NSP examples.
 
     A batch is a pure function of (seed, step): example g = step · batch_size + row, counted over
     all epochs. Every example occurs once per epoch. Each epoch has its own order, pairs,

@@ -11,6 +11,7 @@ U+2B820 … U+2B91F are not words of their own; punctuation and marks newer than
 are not known as such; a word of 101 to 200 characters is [UNK]; and "[MASK]" in a text is the mask.
 """
 
+import functools
 import json
 import operator
 import os
@@ -80,7 +81,6 @@ class Tokenizer(Answering):
         self.mask_id = self._ids[special["mask"]]
 
         self._pieces = vocabulary.engine()
-        self._may_shorten = may_shorten([entry["content"] for entry in vocabulary.added])
         [pair] = self._pieces.encode([""], [""], True, None, "longest_first")
         self._segments = getattr(vocabulary, "segments", True)
         self.between_ids = pair.ids[1:-1]
@@ -254,6 +254,11 @@ class Tokenizer(Answering):
             Encoding(encoding, self._segments, text_cuts)
             for encoding, text_cuts in zip(encoded, cuts_by_text, strict=True)
         ]
+
+    @functools.cached_property
+    def _may_shorten(self) -> bool:
+        """Whether the middle of a long run may be left out of a text."""
+        return may_shorten([entry["content"] for entry in self.vocabulary.added])
 
     def _shorten(self, texts: list[str]) -> tuple[list[str], list[Cuts]]:
         vocabulary = self.vocabulary
