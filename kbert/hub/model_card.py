@@ -13,6 +13,7 @@ from kbert.heads import HEADS
 from kbert.heads.head import Use
 from kbert.hub.names import ModelName
 from kbert.io import printable
+from kbert.version import __version__
 
 README = "README.md"
 _PLACEHOLDER = '"ORG/NAME"'  # `push` writes the model's name in its place
@@ -111,8 +112,6 @@ def make_card(
 
 def _describe_origin(training: Training | None) -> str:
     """Say by what the model was made."""
-    from kbert import __version__
-
     verb = training.verb.capitalize() if training else "Saved"
     return f"{verb} with kbert {__version__} {_MADE_BY}"
 

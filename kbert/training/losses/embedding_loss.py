@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from keras import ops
 
 from kbert.graph.names import TOKEN_IDS
+from kbert.model.stateless import flatten_sequences
 from kbert.training.losses.loss import Loss, make_keras_flags, make_keras_numbers, weighted_sums
-from kbert.training.step.gradient_checkpointing import flatten_sequences
 
 EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
 MASKED = -1e9  # a float32 logit whose probability is 0

@@ -17,15 +17,12 @@ import numpy as np
 from keras import name_scope, ops
 
 from kbert.graph.names import SEQUENCE_MASK
+from kbert.model.stateless import call_stateless, flatten_sequences
 from kbert.training.losses.embedding_loss import EMBEDDINGS, MASKED, EmbeddingLoss, sum_products
 from kbert.training.losses.loss import Loss, compute_objective, sum_metrics
 from kbert.training.optimization import optimizers
 from kbert.training.optimization.optimizers import Optimizer
-from kbert.training.step.gradient_checkpointing import (
-    SegmentedModel,
-    call_stateless,
-    flatten_sequences,
-)
+from kbert.training.step.gradient_checkpointing import SegmentedModel
 from kbert.training.step.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.step.trained_weights import TrainedWeights
 from kbert.training.stopping import StopFlags
