@@ -1,7 +1,8 @@
 """Each operation of the layers, defined once in `keras.ops`: the documentation and the oracle.
 
 The faster versions of a backend (`kbert.ops.tensorflow`, `kbert.ops.jax`, `kbert.ops.torch`)
-compute the same numbers. Sums of many numbers are in float32, whatever the inputs are.
+compute the same numbers; this module imports nothing of kbert. Sums of many numbers are in float32,
+whatever the inputs are.
 
 Dimensions: B batch, S sequence, R query positions (S, or fewer), H hidden size, A heads, D = H/A,
 F feed-forward size, M predicted positions, T vocabulary, N any number of rows.
@@ -11,8 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 
 from keras import ops
-
-from kbert import ops as kops
 
 LOWEST = -3.4028235e38  # float32's
 
@@ -54,20 +53,17 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     return ops.reshape(context, (batch, length, heads * size))
 
 
-def project_inputs(x, kernels: Sequence, biases: Sequence, queries=None) -> list:
-    """Project x by `project_heads`; queries (B, R, H), if there are some, by the first kernel."""
-    if queries is None:
-        return kops.project_heads(x, kernels, biases)
-    query = kops.project_heads(queries, kernels[:1], biases[:1])
-    return [*query, *kops.project_heads(x, kernels[1:], biases[1:])]
-
-
 def self_attention(
     x, kernels: Sequence, biases: Sequence, mask=None, rate: float = 0.0, seed=None, queries=None
 ):
-    """Compute the `attention` of x (B, S, H), or of some queries, to x by `project_inputs`."""
-    query, key, value = project_inputs(x, kernels, biases, queries)
-    return kops.attention(query, key, value, mask, rate, seed)
+    """Compute the `attention` of x (B, S, H) to itself, or of queries (B, R, H) to x.
+
+    The kernels and biases are those of `project_heads`, of query, key and value.
+    """
+    query, key, value = project_heads(x, kernels, biases)
+    if queries is not None:
+        (query,) = project_heads(queries, kernels[:1], biases[:1])
+    return attention(query, key, value, mask, rate, seed)
 
 
 def attention_probs(query, key, mask=None):

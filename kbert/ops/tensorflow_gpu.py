@@ -13,7 +13,7 @@ import jax
 import tensorflow as tf
 from jax.experimental import jax2tf
 
-from kbert.ops import jax_gpu, reference
+from kbert.ops import composed, jax_gpu, reference
 from kbert.ops import tensorflow as tensorflow_ops
 
 jax.config.update("jax_platforms", "cpu")  # it only writes programs; else it would take the GPU
@@ -72,7 +72,7 @@ def _call(name: str, arrays: dict, has_kernel: bool = True, **options):
     if has_kernel and all(tensor.shape.is_fully_defined() for tensor in tensors):
         return _convert(name, tree, **options)(*tensors)
 
-    module = tensorflow_ops if hasattr(tensorflow_ops, name) else reference
+    module = tensorflow_ops if hasattr(tensorflow_ops, name) else composed
     return getattr(module, name)(**jax.tree.unflatten(tree, tensors), **options)
 
 

@@ -65,10 +65,7 @@ def test_attention_with_dropout_equals_reference(lengths, dtype):
 
 def project_and_attend(ops, queries, x, *parameters):
     kernels, biases = parameters[:3], parameters[3:] or [None] * 3
-    if ops is not reference:
-        return ops.self_attention(x, kernels, biases, queries=queries)
-    query = ops.project_heads(queries, kernels[:1], biases[:1])
-    return ops.attention(*query, *ops.project_heads(x, kernels[1:], biases[1:]))
+    return ops.self_attention(x, kernels, biases, queries=queries)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from keras import ops
 
 from kbert import ops as kops
 from kbert.model.layers.quantized import refuse_quantized
-from kbert.ops import activations, keras_internals, reference
+from kbert.ops import activations, composed, keras_internals
 
 _register = keras.saving.register_keras_serializable("kbert")
 
@@ -285,7 +285,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         inputs = [x if queries is None else queries, x, x]
         if self._has_plain_projections():
             kernels, biases = self._kernels_and_biases()
-            heads = reference.project_inputs(x, kernels, biases, queries)
+            heads = composed.project_inputs(x, kernels, biases, queries)
         else:
             products = [
                 dense(array) for dense, array in zip(self._projections(), inputs, strict=True)
