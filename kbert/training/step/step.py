@@ -18,7 +18,8 @@ from keras import name_scope, ops
 
 from kbert.graph.names import SEQUENCE_MASK
 from kbert.model.stateless import call_stateless, flatten_sequences
-from kbert.training.losses.embedding_loss import EMBEDDINGS, MASKED, EmbeddingLoss, sum_products
+from kbert.training.losses.embedding_losses import MASKED, sum_products
+from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 from kbert.training.losses.loss import Loss, compute_objective, sum_metrics
 from kbert.training.optimization import optimizers
 from kbert.training.optimization.optimizers import Optimizer
@@ -64,7 +65,7 @@ class TrainingStep:
     def __post_init__(self):
         if self.embedding_loss:
             loss = dataclasses.replace(
-                self.embedding_loss.formula, sum_losses=self._sum_embedding_losses
+                self.embedding_loss.loss, sum_losses=self._sum_embedding_losses
             )
             self.losses = {EMBEDDINGS: loss}
         self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
@@ -222,7 +223,7 @@ class TrainingStep:
         """Return `EmbeddingLoss.sum_losses`, over the batch of all devices if it needs it."""
         assert self.embedding_loss is not None
         devices = self.backend.replicas
-        if devices == 1 or not self.embedding_loss.formula.needs_whole_batch:
+        if devices == 1 or not self.embedding_loss.loss.needs_whole_batch:
             return self.embedding_loss.sum_losses(embeddings, labels, weights)
 
         # Each device receives the others' embeddings and computes the loss of the whole batch. Only
