@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from kbert import ops
 from kbert.ops import jax_gpu, reference
+from kbert.ops.jax_gpu import kernel_calls
 
 SEED = np.array([3, 2**31 - 5], "int32")
 TOLERANCES = {"float32": 3e-5, "float16": 0.05, "bfloat16": 0.15}
@@ -48,7 +49,7 @@ INITIAL_STATE = random.bit_generator.state
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
     random.bit_generator.state = INITIAL_STATE  # whichever tests ran before
-    monkeypatch.setattr(jax_gpu, "INTERPRETED", True)
+    monkeypatch.setattr(kernel_calls, "INTERPRETED", True)
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
