@@ -31,7 +31,8 @@ def compile_forward(model: keras.Model) -> Callable:
 
     @jax.jit
     def forward(values: Sequence, inputs: list):
-        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+        mapping = list(zip(variables, values, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
             return model(inputs, training=False)
 
     def call(inputs: list):

@@ -18,8 +18,11 @@ LOWEST = -3.4028235e38  # float32's
 
 def linear(x, kernel, bias=None):
     """Multiply x (B, S, in) by kernel (in, out), and add bias (out,)."""
-    y = ops.matmul(x, ops.cast(kernel, x.dtype))
-    return y if bias is None else y + ops.cast(bias, y.dtype)
+    kernel = ops.cast(kernel, x.dtype)
+    y = ops.matmul(x, kernel)
+    if bias is None:
+        return y
+    return y + ops.cast(bias, y.dtype)
 
 
 def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
@@ -47,7 +50,8 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
         (B, R, A·D) in the query's dtype.
     """
     probs = attention_probs(query, key, mask)
-    context = ops.matmul(dropout(probs, rate, seed), value)  # (B, A, R, D)
+    probs = dropout(probs, rate, seed)
+    context = ops.matmul(probs, value)  # (B, A, R, D)
     batch, heads, length, size = ops.shape(context)
     context = ops.transpose(context, (0, 2, 1, 3))
     return ops.reshape(context, (batch, length, heads * size))
@@ -70,10 +74,12 @@ def attention_probs(query, key, mask=None):
     """Compute the attention probabilities (B, A, R, S); each row sums to 1."""
     # The query is scaled, not the scores: products without the scale may leave float16's range.
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
-    scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")
+    scores = ops.matmul(query, ops.swapaxes(key, -1, -2))  # (B, A, R, S)
+    scores = ops.cast(scores, "float32")
     if mask is not None:
         scores = ops.where(mask, scores, LOWEST)
-    return ops.cast(ops.softmax(scores), query.dtype)
+    probs = ops.softmax(scores)
+    return ops.cast(probs, query.dtype)
 
 
 def bias_activation(x, bias, activation: Callable):
@@ -92,7 +98,9 @@ def dropout(x, rate: float, seed):
     if not rate:
         return x
     scaled = x * ops.cast(1 / (1 - rate), x.dtype)
-    return ops.where(keep_mask(ops.shape(x), rate, seed), scaled, ops.zeros((), x.dtype))
+    keep = keep_mask(ops.shape(x), rate, seed)
+    zero = ops.zeros((), x.dtype)
+    return ops.where(keep, scaled, zero)
 
 
 def keep_mask(shape, rate: float, seed):
@@ -108,7 +116,9 @@ def keep_mask(shape, rate: float, seed):
         seed: int32 or uint32 (2,).
     """
     low, high = ops.unstack(_word(seed), 2)
-    index = ops.reshape(_word(ops.arange(math.prod(shape), dtype="int32")), shape)
+    count = math.prod(shape)
+    numbers = _word(ops.arange(count, dtype="int32"))
+    index = ops.reshape(numbers, shape)
     return keep_at(index, rate, low, high)
 
 
@@ -154,12 +164,14 @@ def embedding_lookup(table, ids):
 
 def embedding_lookup_and_table(table, ids, dtype: str):
     """Return `embedding_lookup` and the table, in a dtype: a backend can add their gradients up."""
-    return ops.cast(embedding_lookup(table, ids), dtype), ops.cast(table, dtype)
+    embeddings = embedding_lookup(table, ids)
+    return ops.cast(embeddings, dtype), ops.cast(table, dtype)
 
 
 def tied_logits(x, table, bias):
     """Compute logits (B, M, T) of x (B, M, H), table (T, H) and bias (T,)."""
-    return ops.matmul(x, ops.transpose(table)) + ops.cast(bias, x.dtype)
+    products = ops.matmul(x, ops.transpose(table))
+    return products + ops.cast(bias, x.dtype)
 
 
 def gather_positions(x, positions):
@@ -183,7 +195,8 @@ def cross_entropy(logits, labels, weights):
     labels = ops.where(weights > 0, labels, 0)
 
     label_logits = ops.take_along_axis(wide, ops.expand_dims(labels, -1), axis=-1)
-    losses = ops.logsumexp(wide, axis=-1) - ops.squeeze(label_logits, -1)
+    label_logits = ops.squeeze(label_logits, -1)
+    losses = ops.logsumexp(wide, axis=-1) - label_logits
     predicted = ops.cast(ops.argmax(wide, -1), "int32")
     hits = ops.cast(ops.equal(predicted, labels), "float32")
     values = (losses, hits, ops.ones_like(losses))

@@ -57,11 +57,14 @@ class SegmentedModel:
 
             def run(state, *arrays, block=block, weights=weights):
                 known = values | dict(zip(weights, arrays, strict=True))
-                return call_stateless(block, known, [state, *inputs], mask=[mask, *input_masks])
+                block_inputs = [state, *inputs]
+                masks = [mask, *input_masks]
+                return call_stateless(block, known, block_inputs, mask=masks)
 
             # Weights are arguments: a backend differentiates with respect to these alone.
             arrays = [values[weight] for weight in weights]
-            states += checkpoint(run)(states[-1], *arrays)
+            checkpointed_run = checkpoint(run)
+            states += checkpointed_run(states[-1], *arrays)
 
         outputs = dict(zip(self._states, states, strict=True))
         if self._heads:
@@ -75,9 +78,12 @@ class SegmentedModel:
         # Not the mask that Keras sets on the embeddings: JAX's tensors lose it in a gradient.
         if names.PACKED_TEXTS in inputs:
             layer = self._layers[names.POSITION_EMBEDDING]
-            return layer.compute_mask([None, None, inputs[names.PACKED_TEXTS]])
+            texts = inputs[names.PACKED_TEXTS]
+            return layer.compute_mask([None, None, texts])
+
         layer = self._layers[names.TOKEN_EMBEDDING]
-        return layer.compute_mask(inputs[names.TOKEN_IDS])[0]
+        mask, _ = layer.compute_mask(inputs[names.TOKEN_IDS])
+        return mask
 
 
 def _list_ids(objects) -> list[int]:
