@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbert import types as types
 from kbert.io import printable
 from kbert.model.registration import register_with_keras
+from kbert.version import __version__ as __version__
 
 if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.checkpoints.bert import Bert as Bert
@@ -71,7 +72,6 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.searching.inference import search as search
     from kbert.tasks.tagging.inference import tag as tag
 
-__version__ = "0.2.0"
 
 _PUBLIC = {
     "Bert": "kbert.checkpoints.bert",

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class, shell_complete
 
-import kbert
 from kbert.cli.command import Choice, Group, command
 from kbert.cli.console import run
+from kbert.version import __version__
 
 # The modules and their commands. A module X_command has one command, X.
 MODULES = {
@@ -60,7 +60,7 @@ class _Commands(UserDict):
     commands=_Commands(_MODULE_OF),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-@click.version_option(kbert.__version__, prog_name=_PROGRAM)
+@click.version_option(__version__, prog_name=_PROGRAM)
 def cli():
     """BERT in plain Keras 3: inspect, use, fine-tune, pretrain and export it.
 

@@ -59,7 +59,7 @@ class Head:
         has_labels: whether `num_labels` sets its number of outputs.
         num_outputs: width of the layer that computes its outputs, if it has no labels.
         families: the model types that have it; (): all.
-        loss: the name of its outputs' loss in `kbert.training.losses.loss`, unless a task has one.
+        loss: the name of its outputs' loss in `kbert.training.losses.table`, unless a task has one.
         reads: the positions that it reads: "first", "predicted" (with the first) or "all".
         packs: whether a row of its graph can hold several texts.
         classes: endings of transformers' classes ("ForTokenClassification"), the default one

@@ -13,6 +13,7 @@ from kbert.heads import HEADS
 from kbert.heads.head import Use
 from kbert.hub.names import ModelName
 from kbert.io import printable
+from kbert.version import __version__
 
 _PLACEHOLDER = '"ORG/NAME"'  # `push` writes the model's name in its place
 _ANOTHER = "the package index's `kbert` is another project"  # in cards of each version
@@ -110,8 +111,6 @@ def make_card(
 
 def _describe_origin(training: Training | None) -> str:
     """Say by what the model was made."""
-    from kbert import __version__
-
     verb = training.verb.capitalize() if training else "Saved"
     return f"{verb} with kbert {__version__} {_MADE_BY}"
 

@@ -23,6 +23,7 @@ from kbert.io import printable
 from kbert.io.interrupted_saves import refuse_interrupted
 from kbert.io.progress import is_shown
 from kbert.io.wording import first_few
+from kbert.version import __version__
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -96,8 +97,6 @@ def upload(path: Path, target: ModelName, *, card: str | None = None, private: b
     card = _find_card(path, card, README in files)
     _require_token()
     from huggingface_hub import HfApi
-
-    from kbert import __version__
 
     is_new = False
     try:

@@ -51,7 +51,8 @@ def _jax(function: Callable, variables: Sequence, shapes: Sequence) -> Callable:
     import jax
 
     def call(values, x, *inputs):
-        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+        mapping = list(zip(variables, values, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
             result, differentiate = jax.vjp(lambda x: function(x, *inputs), x)
         (gradient,) = differentiate(jax.numpy.ones_like(result))
         return result, gradient

@@ -28,7 +28,8 @@ def apply_pretraining(spec: GraphSpec, x, table, inputs: dict):
     mlm = Masked(**name_layer(spec, names.MLM))([logits, mask])
     if not spec.has_pooler:
         return [mlm]
-    nsp = make_dense(spec, 2, names.NSP)(_pooler(spec, x))
+    pooled = _pooler(spec, x)
+    nsp = make_dense(spec, 2, names.NSP)(pooled)
     return [mlm, nsp]
 
 
@@ -37,19 +38,24 @@ def _select_states(spec: GraphSpec, x, mask):
     if spec.max_predictions is None:
         return x
     if not spec.selected_positions:
-        return Gather(**name_layer(spec, names.MLM_GATHER))([x, mask])
+        gather = Gather(**name_layer(spec, names.MLM_GATHER))
+        return gather([x, mask])
     if spec.has_pooler:
-        return Slice(1, **name_layer(spec, names.MLM_SLICE))(x)
+        without_first = Slice(1, **name_layer(spec, names.MLM_SLICE))
+        return without_first(x)
     return x
 
 
 def _apply_mlm(spec: GraphSpec, states, table):
     """Return the logits (B, M, T) of the MLM head."""
     config = spec.config
-    function = activations.activation(config.family.mlm_activation or config.hidden_act)
-    states = make_dense(spec, config.hidden_size, names.MLM_DENSE, function)(states)
-    states = make_norm(spec, names.MLM_NORM)(states)
-    return EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))([states, table])
+    hidden_act = config.family.mlm_activation or config.hidden_act
+    function = activations.activation(hidden_act)
+    dense = make_dense(spec, config.hidden_size, names.MLM_DENSE, function)
+    norm = make_norm(spec, names.MLM_NORM)
+    similarity = EmbeddingSimilarity(**name_layer(spec, names.MLM_SIMILARITY))
+    states = norm(dense(states))
+    return similarity([states, table])
 
 
 def apply_encoder(spec: GraphSpec, x, table, inputs: dict):
@@ -60,24 +66,29 @@ def apply_encoder(spec: GraphSpec, x, table, inputs: dict):
 
 def apply_classifier(spec: GraphSpec, x, table, inputs: dict):
     if spec.packed and not spec.selected_positions:
-        x = GatherFirsts(**name_layer(spec, names.FIRST_TOKENS))([x, inputs[names.PACKED_FIRSTS]])
+        firsts = inputs[names.PACKED_FIRSTS]
+        gather = GatherFirsts(**name_layer(spec, names.FIRST_TOKENS))
+        x = gather([x, firsts])
+    pooled = _pooler(spec, x)
     dropout = Dropout(spec.classifier_rate, **name_layer(spec, names.CLASSIFIER_DROPOUT))
-    x = dropout(_pooler(spec, x))
-    return make_dense(spec, spec.num_labels, names.CLASSIFIER)(x)
+    classifier = make_dense(spec, spec.num_labels, names.CLASSIFIER)
+    return classifier(dropout(pooled))
 
 
 def apply_token_classifier(spec: GraphSpec, x, table, inputs: dict):
-    x = Dropout(spec.classifier_rate, **name_layer(spec, names.TOKEN_CLASSIFIER_DROPOUT))(x)
-    return make_dense(spec, spec.num_labels, names.TOKEN_CLASSIFIER)(x)
+    dropout = Dropout(spec.classifier_rate, **name_layer(spec, names.TOKEN_CLASSIFIER_DROPOUT))
+    classifier = make_dense(spec, spec.num_labels, names.TOKEN_CLASSIFIER)
+    return classifier(dropout(x))
 
 
 def apply_span(spec: GraphSpec, x, table, inputs: dict):
     if spec.config.family.drops_answers:
-        x = Dropout(spec.answer_rate, **name_layer(spec, names.SPAN_DROPOUT))(x)
+        dropout = Dropout(spec.answer_rate, **name_layer(spec, names.SPAN_DROPOUT))
+        x = dropout(x)
     span = make_dense(spec, 2, names.SPAN)(x)
-    start = Extract(0, axis=-1, **name_layer(spec, names.SPAN_START))(span)
-    end = Extract(1, axis=-1, **name_layer(spec, names.SPAN_END))(span)
-    return [start, end]
+    take_start = Extract(0, axis=-1, **name_layer(spec, names.SPAN_START))
+    take_end = Extract(1, axis=-1, **name_layer(spec, names.SPAN_END))
+    return [take_start(span), take_end(span)]
 
 
 def _pooler(spec: GraphSpec, x):
@@ -88,9 +99,11 @@ def _pooler(spec: GraphSpec, x):
         family = spec.config.family
         function = family.pooled_activation
         if family.drops_first_token:
-            x = Dropout(spec.classifier_rate, **name_layer(spec, names.FIRST_TOKEN_DROPOUT))(x)
+            dropout = Dropout(spec.classifier_rate, **name_layer(spec, names.FIRST_TOKEN_DROPOUT))
+            x = dropout(x)
 
-    return make_dense(spec, spec.config.hidden_size, names.POOLER, function)(x)
+    pooler = make_dense(spec, spec.config.hidden_size, names.POOLER, function)
+    return pooler(x)
 
 
 def make_dense(spec: GraphSpec, units: int, name: str, function=None) -> kl.Dense:
@@ -105,7 +118,9 @@ def make_norm(spec: GraphSpec, name: str) -> LayerNormalization:
 
 def name_layer(spec: GraphSpec, name: str) -> dict:
     """Return a layer's name and dtype; a dtype of None would change the order that Keras saves."""
-    return {"name": name} if spec.dtype is None else {"name": name, "dtype": spec.dtype}
+    if spec.dtype is None:
+        return {"name": name}
+    return {"name": name, "dtype": spec.dtype}
 
 
 def make_initializer(spec: GraphSpec) -> keras.initializers.Initializer:

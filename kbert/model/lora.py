@@ -46,14 +46,17 @@ class LoraAdapter(keras.layers.Layer):
 
     def call(self, x, training=None):
         x = self.dropout(x, training=training)
-        inner = kops.linear(x, ops.transpose(self.a)) * self.scale  # (…, rank)
-        return kops.linear(inner, ops.transpose(self.b))
+        down = ops.transpose(self.a)
+        up = ops.transpose(self.b)
+        inner = kops.linear(x, down) * self.scale  # (…, rank)
+        return kops.linear(inner, up)
 
 
 def kernel_of(model, matrix: AdaptedMatrix):
     """Return the variable of a matrix: (inputs, outputs), or with an axis for the heads."""
-    weights = model.get_layer(matrix.layer).weights
-    (kernel,) = (weight for weight in weights if weight.path.endswith(f"/{matrix.variable}"))
+    layer = model.get_layer(matrix.layer)
+    suffix = f"/{matrix.variable}"
+    (kernel,) = [weight for weight in layer.weights if weight.path.endswith(suffix)]
     return kernel
 
 
@@ -81,14 +84,16 @@ def add_adapters(
         if pairs is not None:
             a, b, _ = pairs[matrix.block, matrix.name]
         else:
-            a, b = _initialize(matrix, trained.rank, np.random.default_rng([seed, number]))
+            random = np.random.default_rng([seed, number])
+            a, b = _initialize(matrix, trained.rank, random)
 
         layer = model.get_layer(matrix.layer)
         scale = trained.alpha / trained.rank
         adapter = LoraAdapter(matrix, a, b, scale, dropout, dtype=layer.dtype_policy)
         with keras.name_scope(matrix.layer):
             adapter.build((None, None, matrix.inputs))
-        added.setdefault(matrix.layer, {})[matrix.name] = adapter
+        adapters = added.setdefault(matrix.layer, {})
+        adapters[matrix.name] = adapter
 
     for name, adapters in added.items():
         _attach(model.get_layer(name), adapters)
@@ -124,7 +129,8 @@ def merge_adapters(model) -> Iterator[None]:
         for kernel, array, adapter in zip(kernels, before, adapters, strict=True):
             a = ops.convert_to_numpy(adapter.a.value)
             b = ops.convert_to_numpy(adapter.b.value)
-            kernel.assign(merge(array, a, b, adapter.scale))
+            merged = merge(array, a, b, adapter.scale)
+            kernel.assign(merged)
         yield
     finally:
         for kernel, array in zip(kernels, before, strict=True):

@@ -57,11 +57,12 @@ def build_attention_maps(
         attention = model.get_layer(names.encoder(block, names.ATTENTION))
         before = model.get_layer(names.encoder_output(block - 1)).output
         policy = attention.dtype_policy
-        weights = AttentionWeights(attention, dtype=policy, name=f"{attention.name}-Weights")
-        maps.append(weights(before))
+        show_weights = AttentionWeights(attention, dtype=policy, name=f"{attention.name}-Weights")
+        maps.append(show_weights(before))
         if vectors:
-            view = QueriesAndKeys(attention, dtype=policy, name=f"{attention.name}-Vectors")
-            queries_and_keys += view(before)
+            name = f"{attention.name}-Vectors"
+            show_vectors = QueriesAndKeys(attention, dtype=policy, name=name)
+            queries_and_keys += show_vectors(before)
 
     outputs = [*maps, *queries_and_keys]
     return BertModel(ids_of(model), outputs, name=f"{model.name}_attention_maps", spec=None)
@@ -110,7 +111,12 @@ def map_layers(student: int, teacher: int) -> list[tuple[int, int]]:
 
     g(m) = m · N/M (Jiao et al. 2020, section 3.2) for M and N encoder blocks, rounded.
     """
-    return [(m, (2 * m * teacher + student) // (2 * student)) for m in range(student + 1)]
+    pairs = []
+    for state in range(student + 1):
+        # half up: round() would round halves to even numbers
+        rounded = (2 * state * teacher + student) // (2 * student)
+        pairs.append((state, rounded))
+    return pairs
 
 
 def add_state_outputs(model: keras.Model, blocks: list[int], width: int) -> BertModel:
@@ -127,7 +133,8 @@ def add_state_outputs(model: keras.Model, blocks: list[int], width: int) -> Bert
         else:
             projection = keras.layers.Dense(width, **options)
         states.append(projection(layer.output))
-    return BertModel(model.inputs, [*model.outputs, *states], name=model.name, spec=None)
+    outputs = [*model.outputs, *states]
+    return BertModel(model.inputs, outputs, name=model.name, spec=None)
 
 
 class TokenPooling(Maskless):
@@ -146,14 +153,18 @@ class TokenPooling(Maskless):
         self.skip = skip
 
     def call(self, x, mask=None):
-        real = ops.ones_like(x[..., :1]) if mask is None else ops.expand_dims(mask, -1)
-        real = ops.cast(real, x.dtype)  # (B, S, 1)
-        positions = ops.cumsum(ops.ones_like(x[..., :1]), axis=1)
+        ones = ops.ones_like(x[..., :1])  # (B, S, 1)
+        real = ones if mask is None else ops.expand_dims(mask, -1)
+        real = ops.cast(real, x.dtype)
+        positions = ops.cumsum(ones, axis=1)
         if self.skip:
-            real = real * ops.cast(positions > self.skip, x.dtype)
+            is_text = positions > self.skip
+            real = real * ops.cast(is_text, x.dtype)
 
         if self.how == "max":
-            return ops.max(ops.where(ops.cast(real, "bool"), x, float("-inf")), axis=1)
+            is_real = ops.cast(real, "bool")
+            masked = ops.where(is_real, x, float("-inf"))
+            return ops.max(masked, axis=1)
 
         weights = self._weigh_tokens(real, positions)
         total = ops.sum(weights, axis=1)
@@ -166,7 +177,8 @@ class TokenPooling(Maskless):
         if self.how == "cls":
             return ops.cast(positions == self.skip + 1, real.dtype)
         if self.how == "lasttoken":
-            last = ops.max(real * positions, axis=1, keepdims=True)
+            real_positions = real * positions
+            last = ops.max(real_positions, axis=1, keepdims=True)
             return ops.cast(positions == last, real.dtype)
         if self.how == "weightedmean":
             return real * positions
@@ -192,13 +204,19 @@ def build_pooled(model: keras.Model, pooling, num_layers: int = 1, dense=(), ski
     poolings = [pooling] if isinstance(pooling, str) else pooling
     for how in poolings:
         if how == "last":
-            embeddings += [TokenPooling("mean", skip)(state) for state in states.outputs]
+            for state in states.outputs:
+                pool = TokenPooling("mean", skip)
+                embeddings.append(pool(state))
         elif how == "pooler":
-            embeddings.append(model.get_layer(names.POOLER).output)
+            pooler = model.get_layer(names.POOLER)
+            embeddings.append(pooler.output)
         else:
             pool = Extract() if how == "cls" and not skip else TokenPooling(how, skip)
             embeddings.append(pool(states.outputs[0]))
-    vector = keras.layers.Concatenate()(embeddings) if len(embeddings) > 1 else embeddings[0]
+
+    vector = embeddings[0]
+    if len(embeddings) > 1:
+        vector = keras.layers.Concatenate()(embeddings)
 
     for weights in dense:
         vector = _apply_dense(weights, vector)
@@ -210,5 +228,8 @@ def _apply_dense(weights, x):
     has_bias = weights.bias is not None
     layer = keras.layers.Dense(weights.shape[1], weights.activation, use_bias=has_bias)
     y = layer(x)
-    layer.set_weights([weights.kernel, weights.bias] if has_bias else [weights.kernel])
+    arrays = [weights.kernel]
+    if has_bias:
+        arrays.append(weights.bias)
+    layer.set_weights(arrays)
     return y

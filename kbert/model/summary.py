@@ -19,13 +19,27 @@ def model_rows(model: "keras.Model") -> tuple[Row, ...]:
     """
     rows = []
     for operation, outputs, sources, _ in keras_internals.calls(model):
-        shapes = [str(tuple(tensor.shape)) for tensor in outputs]
-        shape = shapes[0] if len(shapes) == 1 else f"[{', '.join(shapes)}]"
         connections = [f"{source.name}[{call}][{output}]" for source, call, output in sources]
-        count = operation.count_params() if hasattr(operation, "count_params") else 0
-        kind = type(operation).__name__
-        rows.append(Row(operation.name, kind, shape, count, ", ".join(connections)))
+        count = 0
+        if hasattr(operation, "count_params"):
+            count = operation.count_params()
+        row = Row(
+            operation.name,
+            type(operation).__name__,
+            _write_shapes(outputs),
+            count,
+            ", ".join(connections),
+        )
+        rows.append(row)
     return tuple(rows)
+
+
+def _write_shapes(outputs: list) -> str:
+    """Return the shape of an output, or of several in brackets."""
+    shapes = [str(tuple(tensor.shape)) for tensor in outputs]
+    if len(shapes) == 1:
+        return shapes[0]
+    return f"[{', '.join(shapes)}]"
 
 
 def read_spec_arguments(model) -> dict:
@@ -34,13 +48,16 @@ def read_spec_arguments(model) -> dict:
     head = find_head(layers, model.name)
     arguments = {"head": head.name, "seq_len": model.inputs[0].shape[1]}
     if names.MASKED_POSITIONS in layers:
-        arguments["max_predictions"] = layers[names.MASKED_POSITIONS].output.shape[1]
+        positions = layers[names.MASKED_POSITIONS].output
+        arguments["max_predictions"] = positions.shape[1]
     if any(name.endswith(f"-{names.QUERIES}") for name in layers):
         arguments["selected_positions"] = True
     if names.PACKED_TEXTS in layers:
         arguments["packed"] = True
     if head.has_labels:
-        arguments["num_labels"] = layers[head.layers[0]].weights[0].shape[-1]
+        classifier = layers[head.layers[0]]
+        kernel = classifier.weights[0]
+        arguments["num_labels"] = kernel.shape[-1]
     return arguments
 
 

@@ -1,7 +1,8 @@
 """The operations that kbert's layers are made of: `kbert.ops.attention`, `layer_norm` and so on.
 
 `kbert.ops.reference` defines and documents each of them in `keras.ops`. A backend has at most one
-faster version, with the same arguments and the same numbers.
+faster version, with the same arguments and the same numbers. `kbert.ops.composed` makes an
+operation of others that a backend has.
 """
 
 import contextlib
@@ -76,16 +77,18 @@ def device_kind() -> str:
 @functools.cache
 def _select(name: str, backend: str, device: str | None) -> Callable:
     """Return the fastest function of an operation."""
+    is_here = device is None
+    kind = device or _device_here()
     of_backend = (backend,) if backend in WITH_GRADIENTS else ()  # numpy and openvino have none
-    modules = _MODULES.get((backend, device or _device_here()), of_backend)
-    if modules[:1] == ("tensorflow_gpu",) and not _has_jax_kernels(device is None):
+    modules = _MODULES.get((backend, kind), of_backend)
+    if modules[:1] == ("tensorflow_gpu",) and not _has_jax_kernels(is_here):
         modules = modules[1:]
 
-    for module_name in modules:
+    for module_name in (*modules, "composed", "reference"):
         module = importlib.import_module(f"kbert.ops.{module_name}")
         if hasattr(module, name):
             return getattr(module, name)
-    return getattr(importlib.import_module("kbert.ops.reference"), name)
+    raise AttributeError(name)
 
 
 @functools.cache

@@ -24,17 +24,20 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
 def _attention_forward(query, key, value, mask, rate, seed):
     probs = reference.attention_probs(query, key, mask)
     if rate:  # the sign is the dropout mask
-        probs = jnp.where(reference.keep_mask(probs.shape, rate, seed), probs, -probs)
+        keep = reference.keep_mask(probs.shape, rate, seed)
+        probs = jnp.where(keep, probs, -probs)
     context = jnp.matmul(_keep(probs, rate), value)  # (B, A, R, D)
     context = jnp.moveaxis(context, 1, 2)
-    return context.reshape(*context.shape[:2], -1), (query, key, value, mask, probs)
+    context = context.reshape(*context.shape[:2], -1)
+    return context, (query, key, value, mask, probs)
 
 
 def _attention_backward(rate, residuals, gradient):
     # The sums of FlashAttention (Dao et al. 2022, arXiv 2205.14135, appendix B.2).
     query, key, value, mask, signed = residuals
     batch, heads, length, size = query.shape
-    gradient = jnp.moveaxis(gradient.reshape(batch, length, heads, size), 1, 2)
+    gradient = gradient.reshape(batch, length, heads, size)
+    gradient = jnp.moveaxis(gradient, 1, 2)
 
     of_value = jnp.matmul(_keep(signed, rate).mT, gradient)
     of_probs = _wide(jnp.matmul(gradient, value.mT))
@@ -79,7 +82,8 @@ def _layer_norm_backward(epsilon, residuals, gradient):
     gamma32 = _wide(gamma)
 
     centered = wide - jnp.mean(wide, -1, keepdims=True)
-    scale = jax.lax.rsqrt(jnp.mean(jnp.square(centered), -1, keepdims=True) + epsilon)
+    variance = jnp.mean(jnp.square(centered), -1, keepdims=True)
+    scale = jax.lax.rsqrt(variance + epsilon)
     unit = centered * scale
 
     product = gradient * unit
@@ -99,7 +103,8 @@ layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 def embedding_lookup(table, ids):
     """See `reference.embedding_lookup`; of a few rows as a product: its gradient is no scatter."""
     if table.shape[0] <= 16:
-        return jnp.matmul(jax.nn.one_hot(ids, table.shape[0], dtype=table.dtype), table)
+        chosen = jax.nn.one_hot(ids, table.shape[0], dtype=table.dtype)
+        return jnp.matmul(chosen, table)
     return reference.embedding_lookup(table, ids)
 
 

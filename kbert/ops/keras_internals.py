@@ -241,6 +241,57 @@ def unlocked(layer) -> Iterator[None]:
         layer._tracker.lock()
 
 
+def predict_without_donation(model) -> None:
+    """Give a model on JAX functions that do what Keras makes for `predict` and `evaluate`.
+
+    Keras's own donate the buffers of the weights, which an error or another thread then misses.
+    Tried: `predict_step` can be replaced, but `make_predict_function` compiles it with donation.
+    """
+    import jax
+    import keras
+
+    compiled_predict_step = jax.jit(model.predict_step)
+    test_step = jax.jit(model.test_step)
+
+    def predict_step(state, data):
+        outputs, non_trainable = compiled_predict_step(state, data)
+        return outputs, (state[0], non_trainable)
+
+    def predict_batches(state, iterator):
+        batches = _take_batches(iterator, model.steps_per_execution)
+        outputs, state = _run_steps(predict_step, state, batches)
+        joined = keras.tree.map_structure(lambda *arrays: keras.ops.concatenate(arrays), *outputs)
+        return joined, state
+
+    def test_batches(state, iterator):
+        batches = _take_batches(iterator, model.steps_per_execution)
+        logs, state = _run_steps(test_step, state, batches)
+        return logs[-1], state
+
+    if not _is_replaced(model.predict_function):
+        model.predict_function = predict_batches
+    if not _is_replaced(model.test_function):
+        model.test_function = test_batches
+
+
+def _is_replaced(function: Callable | None) -> bool:
+    return getattr(function, "__module__", None) == __name__
+
+
+def _take_batches(iterator: Iterator, count: int) -> list:
+    """Return the next batches, as many as there are up to `count`; StopIteration without one."""
+    return [next(iterator), *itertools.islice(iterator, count - 1)]
+
+
+def _run_steps(step: Callable, state, batches: list) -> tuple[list, tuple]:
+    """Return the results of a step on each batch, and the last state."""
+    results = []
+    for data in batches:
+        result, state = step(state, data)
+        results.append(result)
+    return results, state
+
+
 @contextlib.contextmanager
 def without_tensorflow() -> Iterator[None]:
     """Have Keras save and serialize on JAX and torch without importing TensorFlow.

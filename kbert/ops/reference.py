@@ -1,7 +1,8 @@
 """Each operation of the layers, defined once in `keras.ops`: the documentation and the oracle.
 
 The faster versions of a backend (`kbert.ops.tensorflow`, `kbert.ops.jax`, `kbert.ops.torch`)
-compute the same numbers. Sums of many numbers are in float32, whatever the inputs are.
+compute the same numbers; this module imports nothing of kbert. Sums of many numbers are in float32,
+whatever the inputs are.
 
 Dimensions: B batch, S sequence, R query positions (S, or fewer), H hidden size, A heads, D = H/A,
 F feed-forward size, M predicted positions, T vocabulary, N any number of rows.
@@ -12,15 +13,16 @@ from collections.abc import Callable, Sequence
 
 from keras import ops
 
-from kbert import ops as kops
-
 LOWEST = -3.4028235e38  # float32's
 
 
 def linear(x, kernel, bias=None):
     """Multiply x (B, S, in) by kernel (in, out), and add bias (out,)."""
-    y = ops.matmul(x, ops.cast(kernel, x.dtype))
-    return y if bias is None else y + ops.cast(bias, y.dtype)
+    kernel = ops.cast(kernel, x.dtype)
+    y = ops.matmul(x, kernel)
+    if bias is None:
+        return y
+    return y + ops.cast(bias, y.dtype)
 
 
 def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
@@ -48,36 +50,36 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
         (B, R, A·D) in the query's dtype.
     """
     probs = attention_probs(query, key, mask)
-    context = ops.matmul(dropout(probs, rate, seed), value)  # (B, A, R, D)
+    probs = dropout(probs, rate, seed)
+    context = ops.matmul(probs, value)  # (B, A, R, D)
     batch, heads, length, size = ops.shape(context)
     context = ops.transpose(context, (0, 2, 1, 3))
     return ops.reshape(context, (batch, length, heads * size))
 
 
-def project_inputs(x, kernels: Sequence, biases: Sequence, queries=None) -> list:
-    """Project x by `project_heads`; queries (B, R, H), if there are some, by the first kernel."""
-    if queries is None:
-        return kops.project_heads(x, kernels, biases)
-    query = kops.project_heads(queries, kernels[:1], biases[:1])
-    return [*query, *kops.project_heads(x, kernels[1:], biases[1:])]
-
-
 def self_attention(
     x, kernels: Sequence, biases: Sequence, mask=None, rate: float = 0.0, seed=None, queries=None
 ):
-    """Compute the `attention` of x (B, S, H), or of some queries, to x by `project_inputs`."""
-    query, key, value = project_inputs(x, kernels, biases, queries)
-    return kops.attention(query, key, value, mask, rate, seed)
+    """Compute the `attention` of x (B, S, H) to itself, or of queries (B, R, H) to x.
+
+    The kernels and biases are those of `project_heads`, of query, key and value.
+    """
+    query, key, value = project_heads(x, kernels, biases)
+    if queries is not None:
+        (query,) = project_heads(queries, kernels[:1], biases[:1])
+    return attention(query, key, value, mask, rate, seed)
 
 
 def attention_probs(query, key, mask=None):
     """Compute the attention probabilities (B, A, R, S); each row sums to 1."""
     # The query is scaled, not the scores: products without the scale may leave float16's range.
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
-    scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")
+    scores = ops.matmul(query, ops.swapaxes(key, -1, -2))  # (B, A, R, S)
+    scores = ops.cast(scores, "float32")
     if mask is not None:
         scores = ops.where(mask, scores, LOWEST)
-    return ops.cast(ops.softmax(scores), query.dtype)
+    probs = ops.softmax(scores)
+    return ops.cast(probs, query.dtype)
 
 
 def bias_activation(x, bias, activation: Callable):
@@ -96,7 +98,9 @@ def dropout(x, rate: float, seed):
     if not rate:
         return x
     scaled = x * ops.cast(1 / (1 - rate), x.dtype)
-    return ops.where(keep_mask(ops.shape(x), rate, seed), scaled, ops.zeros((), x.dtype))
+    keep = keep_mask(ops.shape(x), rate, seed)
+    zero = ops.zeros((), x.dtype)
+    return ops.where(keep, scaled, zero)
 
 
 def keep_mask(shape, rate: float, seed):
@@ -112,7 +116,9 @@ def keep_mask(shape, rate: float, seed):
         seed: int32 or uint32 (2,).
     """
     low, high = ops.unstack(_word(seed), 2)
-    index = ops.reshape(_word(ops.arange(math.prod(shape), dtype="int32")), shape)
+    count = math.prod(shape)
+    numbers = _word(ops.arange(count, dtype="int32"))
+    index = ops.reshape(numbers, shape)
     return keep_at(index, rate, low, high)
 
 
@@ -158,12 +164,14 @@ def embedding_lookup(table, ids):
 
 def embedding_lookup_and_table(table, ids, dtype: str):
     """Return `embedding_lookup` and the table, in a dtype: a backend can add their gradients up."""
-    return ops.cast(embedding_lookup(table, ids), dtype), ops.cast(table, dtype)
+    embeddings = embedding_lookup(table, ids)
+    return ops.cast(embeddings, dtype), ops.cast(table, dtype)
 
 
 def tied_logits(x, table, bias):
     """Compute logits (B, M, T) of x (B, M, H), table (T, H) and bias (T,)."""
-    return ops.matmul(x, ops.transpose(table)) + ops.cast(bias, x.dtype)
+    products = ops.matmul(x, ops.transpose(table))
+    return products + ops.cast(bias, x.dtype)
 
 
 def gather_positions(x, positions):
@@ -187,7 +195,8 @@ def cross_entropy(logits, labels, weights):
     labels = ops.where(weights > 0, labels, 0)
 
     label_logits = ops.take_along_axis(wide, ops.expand_dims(labels, -1), axis=-1)
-    losses = ops.logsumexp(wide, axis=-1) - ops.squeeze(label_logits, -1)
+    label_logits = ops.squeeze(label_logits, -1)
+    losses = ops.logsumexp(wide, axis=-1) - label_logits
     predicted = ops.cast(ops.argmax(wide, -1), "int32")
     hits = ops.cast(ops.equal(predicted, labels), "float32")
     values = (losses, hits, ops.ones_like(losses))

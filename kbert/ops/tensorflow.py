@@ -38,7 +38,8 @@ def traced(formula: Callable) -> Callable:
 
 def linear(x, kernel, bias=None, transpose: bool = False):
     """See `reference.linear`; one product of all rows."""
-    y = tf.matmul(_flatten(x), tf.cast(kernel, x.dtype), transpose_b=transpose)
+    kernel = tf.cast(kernel, x.dtype)
+    y = tf.matmul(_flatten(x), kernel, transpose_b=transpose)
     if bias is not None:
         y = tf.nn.bias_add(y, tf.cast(bias, y.dtype))
     return tf.reshape(y, [*shape_of(x)[:-1], y.shape[-1]])
@@ -46,16 +47,20 @@ def linear(x, kernel, bias=None, transpose: bool = False):
 
 def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     """See `reference.project_heads`; one product of all kernels side by side."""
-    _, heads, size = kernels[0].shape
+    width, heads, size = kernels[0].shape
     count = len(kernels)
-    kernel = tf.concat([tf.reshape(kernel, [kernel.shape[0], -1]) for kernel in kernels], 1)
+    flat_kernels = [tf.reshape(kernel, [width, -1]) for kernel in kernels]
+    kernel = tf.concat(flat_kernels, 1)
     bias = None
     if biases[0] is not None:
-        bias = tf.concat([tf.reshape(bias, [-1]) for bias in biases], 0)
+        flat_biases = [tf.reshape(bias, [-1]) for bias in biases]
+        bias = tf.concat(flat_biases, 0)
 
     batch, length, _ = shape_of(x)
-    y = tf.reshape(linear(x, kernel, bias), [batch, length, count, heads, size])
-    return tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
+    y = linear(x, kernel, bias)
+    y = tf.reshape(y, [batch, length, count, heads, size])
+    y = tf.transpose(y, [2, 0, 3, 1, 4])
+    return tf.unstack(y)
 
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
@@ -64,13 +69,15 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     if mask is None:
         mask = tf.ones([1, 1, 1, 1], "bool")
     else:  # a query without a key becomes 0: equal probabilities, and no gradient
-        scale = _where(tf.reduce_any(mask, -1, keepdims=True), scale)
+        has_key = tf.reduce_any(mask, -1, keepdims=True)
+        scale = _where(has_key, scale)
     query = query * scale
 
     if rate:
         context = _attend(query, key, value, mask, tf.cast(seed, tf.int32), rate=rate)
     else:
-        context = tf.matmul(compute_probs(query, key, mask), value)
+        probs = compute_probs(query, key, mask)
+        context = tf.matmul(probs, value)
 
     batch, heads, length, size = shape_of(context)
     context = tf.transpose(context, [0, 2, 1, 3])
@@ -94,7 +101,8 @@ def _attend(query, key, value, mask, seed, rate: float):
     def grad(gradient):
         scaled = gradient * tf.cast(scale, gradient.dtype)
         of_value = tf.matmul(dropped_probs, scaled, transpose_a=True)
-        of_probs = _where(keep, tf.matmul(scaled, value, transpose_b=True))
+        of_dropped = tf.matmul(scaled, value, transpose_b=True)
+        of_probs = _where(keep, of_dropped)
         mean = tf.reduce_sum(of_probs * probs, -1, keepdims=True)
         of_scores = (of_probs - mean) * probs
         of_query = tf.matmul(of_scores, key)
@@ -115,7 +123,8 @@ def bias_activation(x, bias, activation: Callable):
 
 def dense(x, kernel, bias, activation: Callable):
     """See `reference.dense`; written so that TensorFlow makes one oneDNN operation of it."""
-    y = tf.nn.bias_add(tf.matmul(_flatten(x), tf.cast(kernel, x.dtype)), tf.cast(bias, x.dtype))
+    product = tf.matmul(_flatten(x), tf.cast(kernel, x.dtype))
+    y = tf.nn.bias_add(product, tf.cast(bias, x.dtype))
     if activation is gelu:
         erf = tf.math.erf(y * tf.constant(0.5**0.5, y.dtype))
         y = y * tf.constant(0.5, y.dtype) * (erf + tf.constant(1, y.dtype))
@@ -149,19 +158,26 @@ def _drop(x, seed, rate: float):
     keep, scale = _keep_mask(x, rate, seed)
 
     def apply(x):
-        return _where(keep, x * tf.cast(scale, x.dtype))
+        scaled = x * tf.cast(scale, x.dtype)
+        return _where(keep, scaled)
 
-    return apply(x), lambda gradient: (apply(gradient), None)
+    def grad(gradient):
+        return apply(gradient), None
+
+    return apply(x), grad
 
 
 def _keep_mask(x, rate: float, seed) -> tuple:
     """Return bool of the shape of x, and the scale of the exact rate that 16 bits give."""
     shape = tf.shape(x)
     count = tf.reduce_prod(shape)
-    numbers = tf.random.stateless_uniform(
-        [-(-count // 4)], seed, minval=None, maxval=None, dtype=tf.uint64
+    num_words = -(-count // 4)  # 64 bits each, for four numbers of x
+    words = tf.random.stateless_uniform(
+        [num_words], seed, minval=None, maxval=None, dtype=tf.uint64
     )
-    bits = tf.reshape(tf.bitcast(numbers, tf.int16), [-1])[:count]  # −2¹⁵ … 2¹⁵ − 1
+    bits = tf.reshape(tf.bitcast(words, tf.int16), [-1])
+    bits = bits[:count]  # −2¹⁵ … 2¹⁵ − 1
+
     dropped = min(round(rate * 2**16), 2**16 - 1)
     keep = tf.reshape(bits, shape) >= tf.constant(dropped - 2**15, tf.int16)
     return keep, 2**16 / (2**16 - dropped)
@@ -191,14 +207,16 @@ def _normalize(x, gamma, beta, epsilon: float):
         of_mean = tf.matmul(gradient, column)  # (N, 1)
         of_scale = tf.matmul(product, column)  # (N, 1)
         of_x = (gradient * gamma32 - (unit * of_scale + of_mean)) * scale
-        of_x = tf.reshape(tf.cast(of_x, x.dtype), tf.shape(x))
+        of_x = tf.cast(of_x, x.dtype)
+        of_x = tf.reshape(of_x, tf.shape(x))
 
         of_gamma = tf.raw_ops.BiasAddGrad(out_backprop=product)
         of_beta = tf.raw_ops.BiasAddGrad(out_backprop=gradient)
         return of_x, tf.cast(of_gamma, gamma.dtype), tf.cast(of_beta, gamma.dtype)
 
     y = unit * gamma32 + tf.cast(beta, tf.float32)
-    return tf.reshape(tf.cast(y, x.dtype), tf.shape(x)), grad
+    y = tf.cast(y, x.dtype)
+    return tf.reshape(y, tf.shape(x)), grad
 
 
 def embedding_lookup(table, ids):
@@ -211,8 +229,10 @@ def embedding_lookup(table, ids):
 @traced
 def _lookup_in_few(table, ids):
     def grad(lookup_gradient):
-        chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=lookup_gradient.dtype)
-        return tf.matmul(chosen, _flatten(lookup_gradient), transpose_a=True), None
+        flat_ids = tf.reshape(ids, [-1])
+        chosen = tf.one_hot(flat_ids, table.shape[0], dtype=lookup_gradient.dtype)
+        of_table = tf.matmul(chosen, _flatten(lookup_gradient), transpose_a=True)
+        return of_table, None
 
     return tf.gather(table, ids), grad
 
@@ -249,7 +269,8 @@ def cross_entropy(logits, labels, weights):
     wide = tf.where(counts[..., None], tf.cast(logits, tf.float32), 0.0)
     labels = tf.where(counts, labels, 0)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, wide)
-    hits = tf.cast(tf.argmax(wide, -1, labels.dtype) == labels, tf.float32)
+    predicted = tf.argmax(wide, -1, labels.dtype)
+    hits = tf.cast(predicted == labels, tf.float32)
     return tf.stack([tf.reduce_sum(weights * value) for value in (losses, hits, 1.0)])
 
 

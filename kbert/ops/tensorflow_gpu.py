@@ -13,8 +13,9 @@ import jax
 import tensorflow as tf
 from jax.experimental import jax2tf
 
-from kbert.ops import jax_gpu, reference
+from kbert.ops import composed, jax_gpu, reference
 from kbert.ops import tensorflow as tensorflow_ops
+from kbert.ops.jax_gpu import kernel_calls
 
 jax.config.update("jax_platforms", "cpu")  # it only writes programs; else it would take the GPU
 
@@ -72,7 +73,7 @@ def _call(name: str, arrays: dict, has_kernel: bool = True, **options):
     if has_kernel and all(tensor.shape.is_fully_defined() for tensor in tensors):
         return _convert(name, tree, **options)(*tensors)
 
-    module = tensorflow_ops if hasattr(tensorflow_ops, name) else reference
+    module = tensorflow_ops if hasattr(tensorflow_ops, name) else composed
     return getattr(module, name)(**jax.tree.unflatten(tree, tensors), **options)
 
 
@@ -118,7 +119,7 @@ def _export(function: Callable) -> Callable:
     return jax2tf.convert(
         function,
         with_gradient=False,
-        native_serialization_platforms=["cpu" if jax_gpu.INTERPRETED else "cuda"],
+        native_serialization_platforms=["cpu" if kernel_calls.INTERPRETED else "cuda"],
         native_serialization_disabled_checks=[
             checks.platform(),  # a program for a GPU is also made where there is none
             checks.custom_call("__gpu$xla.gpu.triton"),

@@ -45,7 +45,8 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
         attends = mask.any(-1, keepdim=True)
         scale = attends.to(query.dtype) * scale
         masked = attends & ~mask
-        mask = query.new_zeros(masked.shape).masked_fill(masked, torch.finfo(query.dtype).min / 2)
+        zeros = query.new_zeros(masked.shape)
+        mask = zeros.masked_fill(masked, torch.finfo(query.dtype).min / 2)
     query = query * scale
 
     if rate and _draws_by_seed(query):
@@ -76,8 +77,10 @@ class _Attention(torch.autograd.Function):
     def backward(ctx, gradient):
         probs, value, keep = ctx.saved_tensors
         gradient = gradient * ctx.scale
-        of_value = _keep(probs, keep).mT @ gradient
-        return _keep(gradient @ value.mT, keep), of_value, None, None
+        dropped_probs = _keep(probs, keep)
+        of_value = dropped_probs.mT @ gradient
+        of_probs = _keep(gradient @ value.mT, keep)
+        return of_probs, of_value, None, None
 
 
 def bias_activation(x, bias, activation: Callable):
@@ -91,11 +94,13 @@ def bias_activation(x, bias, activation: Callable):
 
 def dense(x, kernel, bias, activation: Callable):
     """See `reference.dense`; without gradients one operation, where products are oneDNN's."""
-    left, right = x.flatten(0, -2), kernel.to(x.dtype).mT
+    left = x.flatten(0, -2)
+    right = kernel.to(x.dtype).mT
     formula = {gelu: "none", gelu_tanh: "tanh"}.get(activation)  # torch's names: no approximation
     if formula is None or torch.is_grad_enabled() or not _onednn_is_faster(left, right):
         return bias_activation(linear(x, kernel), bias, activation)
-    y = _ONEDNN(left, right, ops.cast(bias, x.dtype), "gelu", [], formula)
+    bias = ops.cast(bias, x.dtype)
+    y = _ONEDNN(left, right, bias, "gelu", [], formula)
     return y.unflatten(0, x.shape[:-1])
 
 
@@ -105,7 +110,8 @@ def dropout(x, rate: float, seed):
         return x
     if not _draws_by_seed(x):
         return functional.dropout(x, rate)
-    return _Dropout.apply(x, *_draw(x, rate, seed))
+    keep, scale = _draw(x, rate, seed)
+    return _Dropout.apply(x, keep, scale)
 
 
 class _Dropout(torch.autograd.Function):
@@ -132,11 +138,16 @@ def _draws_by_seed(x) -> bool:
 def _draw(x, rate: float, seed) -> tuple:
     """Return a keep mask for x, from 16 bits per number, and the scale of the exact rate."""
     low, high = seed.tolist()
-    generator = torch.Generator().manual_seed((low ^ high * 0x9E3779B9) % 2**32)
-    numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
-    bits = numbers.random_(-(2**63), None, generator=generator).view(torch.int16)  # −2¹⁵ … 2¹⁵ − 1
+    number = (low ^ high * 0x9E3779B9) % 2**32
+    generator = torch.Generator().manual_seed(number)
+
+    count = x.numel()
+    words = torch.empty(-(-count // 4), dtype=torch.int64)  # 64 bits each, for four numbers of x
+    words.random_(-(2**63), None, generator=generator)
+    bits = words.view(torch.int16)[:count]  # −2¹⁵ … 2¹⁵ − 1
+
     dropped = min(round(rate * 2**16), 2**16 - 1)
-    keep = bits[: x.numel()].view(x.shape) >= dropped - 2**15
+    keep = bits.view(x.shape) >= dropped - 2**15
     return keep, 2**16 / (2**16 - dropped)
 
 
@@ -148,7 +159,8 @@ def _keep(x, keep):
 def layer_norm(x, gamma, beta, epsilon: float):
     gamma = ops.cast(gamma, "float32")
     beta = ops.cast(beta, "float32")
-    return functional.layer_norm(x.float(), gamma.shape, gamma, beta, epsilon).to(x.dtype)
+    y = functional.layer_norm(x.float(), gamma.shape, gamma, beta, epsilon)
+    return y.to(x.dtype)
 
 
 def embedding_lookup(table, ids):
@@ -173,7 +185,8 @@ class _LookupAndTable(torch.autograd.Function):
     def backward(ctx, lookup_gradient, table_gradient):
         (ids,) = ctx.saved_tensors
         total = table_gradient.to(lookup_gradient.dtype)
-        total = total.index_add(0, ids.flatten(), lookup_gradient.flatten(0, -2))
+        rows = lookup_gradient.flatten(0, -2)
+        total = total.index_add(0, ids.flatten(), rows)
         return total, None, None
 
 
@@ -192,7 +205,9 @@ def cross_entropy(logits, labels, weights):
     labels = torch.where(counts, labels, 0).long()
     losses = functional.cross_entropy(wide.flatten(0, -2), labels.flatten(), reduction="none")
     hits = (wide.argmax(-1) == labels).float()
-    return torch.stack([weights.flatten() @ losses, (weights * hits).sum(), weights.sum()])
+    loss = weights.flatten() @ losses
+    num_hits = (weights * hits).sum()
+    return torch.stack([loss, num_hits, weights.sum()])
 
 
 # Products. torch multiplies matrices of float32 by MKL, which leaves half of an AMD processor
@@ -221,7 +236,8 @@ class _Product(torch.autograd.Function):
     def forward(ctx, x, matrix, bias, transposed):
         ctx.save_for_backward(x, matrix)
         ctx.transposed = transposed
-        return _ONEDNN(x, matrix if transposed else matrix.mT, bias, "none", [], "")
+        right = matrix if transposed else matrix.mT
+        return _ONEDNN(x, right, bias, "none", [], "")
 
     @staticmethod
     @once_differentiable
@@ -230,7 +246,8 @@ class _Product(torch.autograd.Function):
         needs_x, needs_matrix, needs_bias, _ = ctx.needs_input_grad
         of_x = of_matrix = of_bias = None
         if needs_x:
-            of_x = _multiply(gradient, matrix.mT if ctx.transposed else matrix)
+            right = matrix.mT if ctx.transposed else matrix
+            of_x = _multiply(gradient, right)
         if needs_matrix:
             left, right = (gradient, x) if ctx.transposed else (x, gradient)
             of_matrix = _multiply(left.mT, right.mT)
@@ -241,7 +258,9 @@ class _Product(torch.autograd.Function):
 
 def _multiply(x, y):
     """Return x yᵀ."""
-    return _ONEDNN(x, y, None, "none", [], "") if _onednn_is_faster(x, y) else x @ y.mT
+    if _onednn_is_faster(x, y):
+        return _ONEDNN(x, y, None, "none", [], "")
+    return x @ y.mT
 
 
 def _onednn_is_faster(x, y) -> bool:

@@ -10,7 +10,8 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.heads import find_head
 from kbert.ops.devices import device_names
-from kbert.training.losses.loss import LOSSES, sum_metrics
+from kbert.training.losses.loss import sum_metrics
+from kbert.training.losses.table import LOSSES
 from kbert.training.optimization import optimizers
 from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.settings.setting_rules import RULES, check_settings

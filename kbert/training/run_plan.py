@@ -25,7 +25,7 @@ from kbert.hub import fetching
 from kbert.hub.model_card import Training
 from kbert.training.loop.best_weights import BestWeights, Evaluated, choose_best
 from kbert.training.loop.history import History
-from kbert.training.losses.embedding_loss import EmbeddingLoss
+from kbert.training.losses.embedding_objective import EmbeddingLoss
 from kbert.training.losses.loss import Loss
 from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.run.predictions import Baseline

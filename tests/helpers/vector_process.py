@@ -37,7 +37,7 @@ BY_XLA = {
 def batch(loss: str, columns: int, step: int):
     from kbert.data.training_batch import TrainingBatch
     from kbert.graph import names
-    from kbert.training.losses.embedding_loss import EMBEDDINGS
+    from kbert.training.losses.embedding_objective import EMBEDDINGS
 
     random = np.random.default_rng([step, columns])
     ids = random.integers(5, SIZES["vocab_size"], (BATCH, columns, LENGTH)).astype("int32")
@@ -85,7 +85,7 @@ def encoder(adapted: bool):
 def prepared(backend, loss: str, columns: int, options: dict, kind: str, more: dict):
     """An engine of a model whose weights are the same each time."""
     from kbert.training.engine import Engine
-    from kbert.training.losses.embedding_loss import EmbeddingLoss
+    from kbert.training.losses.embedding_objective import EmbeddingLoss
     from kbert.training.optimization.optimizers import Optimizer
 
     keras.utils.set_random_seed(11)

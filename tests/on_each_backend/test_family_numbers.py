@@ -20,7 +20,7 @@ from kbert.model.builder import build
 from kbert.tasks.embedding.embedding_model import encoder_of
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.losses.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 from kbert.training.optimization.optimizers import Optimizer
 
 TEXTS = ["the dog barks", "a cat", "two  blanks", "dogs"]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers.gradients import differentiate
 
-from kbert.training.losses.loss import LOSSES, make_loss, sum_metrics
+from kbert.training.losses.loss import sum_metrics
+from kbert.training.losses.table import LOSSES, make_loss
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -73,8 +74,8 @@ CASES = {
     ),
     "kl_divergence": (LOGITS, TEACHER, WEIGHTS, WARM, soft_classes),
     "binary_kl_divergence": (LOGITS, TEACHER, EACH_WEIGHTS, WARM, soft_labels),
-    "mse": (STATES, TEACHER_STATES, STATE_WEIGHTS, {}, squared),
-    "cosine": (STATES, TEACHER_STATES, STATE_WEIGHTS, {}, cosine),
+    "state_errors": (STATES, TEACHER_STATES, STATE_WEIGHTS, {}, squared),
+    "state_cosines": (STATES, TEACHER_STATES, STATE_WEIGHTS, {}, cosine),
 }
 SECOND = {
     "squared_error": np.abs(LOGITS[:, 0] - NUMBERS),

@@ -6,7 +6,7 @@ import pytest
 from helpers.gradients import differentiate
 from keras import ops
 
-from kbert.training.losses.loss import LOSSES, make_loss
+from kbert.training.losses.table import LOSSES, make_loss
 from kbert.training.losses.user_loss import make_user_loss
 from kbert.training.settings.setting_rules import check_settings
 

@@ -13,7 +13,7 @@ from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import trained_parts
-from kbert.training.losses.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 
 EXPECTED = FILES / "vector_losses.npz"
 RECORDS, COLUMNS, LENGTH = 12, 3, 7

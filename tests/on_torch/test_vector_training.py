@@ -19,7 +19,7 @@ from kbert.tasks.embedding.embedding_model import encoder_of
 from kbert.tasks.embedding.training import TASK, TextRecord
 from kbert.training import backends
 from kbert.training.engine import Engine
-from kbert.training.losses.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 from kbert.training.optimization.optimizers import Optimizer
 
 ANIMALS, SKY, THINGS = (["cat", "dog"], ["sun", "moon"], ["tree", "mat"])

@@ -67,13 +67,7 @@ def attend(ops, query, key, value, mask=None, **dropout):
 
 
 def attend_to_itself(ops, x, mask, queries, *weights):
-    if ops is not reference:
-        return ops.self_attention(x, weights[:3], weights[3:], mask, queries=queries)
-    # its own operations, not those that it selects
-    query, key, value = project(ops, x, *weights)
-    if queries is not None:
-        (query,) = ops.project_heads(queries, weights[:1], weights[3:4])
-    return ops.attention(query, key, value, mask)
+    return ops.self_attention(x, weights[:3], weights[3:], mask, queries=queries)
 
 
 def look_up(ops, table, ids):
@@ -278,6 +272,5 @@ def test_every_operation_is_compared():
         if getattr(one, "__module__", "") == reference.__name__ and not name.startswith("_")
     }
     compared = {case.split(",")[0].split(" ")[0] for case in CASES} - {"bias"}
-    parts = {"keep_at", "project_inputs"}  # of other operations
-    assert public == compared | {"bias_activation", "keep_mask"} | parts
-    assert all(hasattr(ops, name) for name in public - parts)
+    assert public == compared | {"bias_activation", "keep_mask", "keep_at"}
+    assert all(hasattr(ops, name) for name in public - {"keep_at"})  # a part of `keep_mask`

@@ -19,15 +19,16 @@ pytest.importorskip("jax")
 import tensorflow as tf
 
 from kbert import ops
-from kbert.ops import jax_gpu, reference, tensorflow_gpu
+from kbert.ops import reference, tensorflow_gpu
 from kbert.ops import tensorflow as tensorflow_ops
+from kbert.ops.jax_gpu import kernel_calls
 
 SEED = np.array([3, 2**31 - 5], "int32")
 
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
-    monkeypatch.setattr(jax_gpu, "INTERPRETED", True)
+    monkeypatch.setattr(kernel_calls, "INTERPRETED", True)
     tensorflow_gpu._convert.cache_clear()
     yield
     tensorflow_gpu._convert.cache_clear()
@@ -65,10 +66,7 @@ def test_attention_with_dropout_equals_reference(lengths, dtype):
 
 def project_and_attend(ops, queries, x, *parameters):
     kernels, biases = parameters[:3], parameters[3:] or [None] * 3
-    if ops is not reference:
-        return ops.self_attention(x, kernels, biases, queries=queries)
-    query = ops.project_heads(queries, kernels[:1], biases[:1])
-    return ops.attention(*query, *ops.project_heads(x, kernels[1:], biases[1:]))
+    return ops.self_attention(x, kernels, biases, queries=queries)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +158,7 @@ def test_gpu_selects_these_operations():
 )
 def test_without_jax_or_its_kernels_operations_are_tensorflows(lacks, says, monkeypatch, caplog):
     """One line says why."""
-    monkeypatch.setattr(jax_gpu, "INTERPRETED", False)
+    monkeypatch.setattr(kernel_calls, "INTERPRETED", False)
     monkeypatch.setattr(ops, "_device_here", lambda: "gpu")
     if lacks == "jax":
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -20,7 +20,7 @@ from keras import ops
 
 from kbert import ops as kops
 from kbert.model.layers.quantized import refuse_quantized
-from kbert.ops import activations, keras_internals, reference
+from kbert.ops import activations, composed, keras_internals
 
 _register = keras.saving.register_keras_serializable("kbert")
 
@@ -44,7 +44,8 @@ class Embedding(keras.layers.Embedding):
     def call(self, ids, training=None):
         ids = ops.cast(ids, "int32")
         table = ops.convert_to_tensor(self.embeddings)
-        x = ops.cast(kops.embedding_lookup(table, ids), self.compute_dtype)  # (B, S, H)
+        embeddings = kops.embedding_lookup(table, ids)  # (B, S, H)
+        x = ops.cast(embeddings, self.compute_dtype)
         if training:
             return x
         return x + nan_where_out_of_range(ids, self.input_dim, x.dtype)
@@ -133,7 +134,8 @@ class PositionEmbedding(keras.layers.Layer):
         if isinstance(inputs, (list, tuple)):
             x, positions, _ = inputs
             positions = ops.cast(positions, "int32") + self.first
-            y = kops.embedding_lookup(ops.convert_to_tensor(self.embeddings), positions)
+            table = ops.convert_to_tensor(self.embeddings)
+            y = kops.embedding_lookup(table, positions)
             return x + ops.cast(y, x.dtype)
 
         x = inputs
@@ -149,7 +151,8 @@ class PositionEmbedding(keras.layers.Layer):
             # The gradient of a slice is dense. If all gradients are dense, Keras's optimizer
             # registers one of its own per `fit`, and TensorFlow keeps it, and the model.
             positions = ops.arange(self.first, end)
-            y = kops.embedding_lookup(ops.convert_to_tensor(self.embeddings), positions)
+            table = ops.convert_to_tensor(self.embeddings)
+            y = kops.embedding_lookup(table, positions)
         else:
             y = self.embeddings[self.first : end]
         return x + y  # (B, S, H)
@@ -165,6 +168,7 @@ class PositionEmbedding(keras.layers.Layer):
         texts = inputs[2]
         if isinstance(texts, keras.KerasTensor):
             return None  # see the module's docstring
+
         return ops.equal(ops.expand_dims(texts, 2), ops.expand_dims(texts, 1))  # (B, S, S)
 
     def compute_output_shape(self, input_shape):
@@ -196,7 +200,10 @@ _NO_ADAPTERS: Mapping[str, keras.layers.Layer] = MappingProxyType({})
 def _add_adapter(layer, name: str, x, y, training=None):
     """Add what the layer's adapter of a matrix makes of x to the product y; y without one."""
     adapter = layer.adapters.get(name)
-    return y if adapter is None else y + adapter(x, training=training)
+    if adapter is None:
+        return y
+    change = adapter(x, training=training)
+    return y + change
 
 
 @_register
@@ -285,28 +292,31 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         inputs = [x if queries is None else queries, x, x]
         if self._has_plain_projections():
             kernels, biases = self._kernels_and_biases()
-            heads = reference.project_inputs(x, kernels, biases, queries)
+            heads = composed.project_inputs(x, kernels, biases, queries)
         else:
-            products = [
-                dense(array) for dense, array in zip(self._projections(), inputs, strict=True)
-            ]
-            heads = [ops.transpose(product, (0, 2, 1, 3)) for product in products]
+            heads = []
+            for dense, array in zip(self._projections(), inputs, strict=True):
+                product = dense(array)  # (B, S, A, D)
+                heads.append(ops.transpose(product, (0, 2, 1, 3)))
 
         for n, name in enumerate(("query", "key", "value")):
             adapter = self.adapters.get(name)
             if adapter is not None:
-                change = self._split_heads(adapter(inputs[n], training=training))
-                heads[n] = heads[n] + ops.transpose(change, (0, 2, 1, 3))
+                change = adapter(inputs[n], training=training)  # (B, S, A·D)
+                change = ops.transpose(self._split_heads(change), (0, 2, 1, 3))
+                heads[n] = heads[n] + change
         return heads
 
     def _project_context(self, context, width: int, training):
         """Return (B, S, H) of contexts (B, S, A·D)."""
         dense = self.output_dense
         if keras_internals.is_plain(dense):
-            kernel = ops.reshape(ops.convert_to_tensor(dense.kernel), (-1, width))
+            kernel = ops.convert_to_tensor(dense.kernel)
+            kernel = ops.reshape(kernel, (-1, width))
             y = kops.linear(context, kernel, dense.bias)
         else:
-            y = dense(self._split_heads(context))
+            contexts_of_heads = self._split_heads(context)
+            y = dense(contexts_of_heads)
         return _add_adapter(self, "attention_output", context, y, training)
 
     def _split_heads(self, x):
@@ -435,7 +445,8 @@ class FeedForward(keras.layers.Layer):
 
         dense = self.output_dense
         if keras_internals.is_plain(dense):
-            y = kops.linear(x, ops.convert_to_tensor(dense.kernel), dense.bias)  # (B, S, H)
+            kernel = ops.convert_to_tensor(dense.kernel)
+            y = kops.linear(x, kernel, dense.bias)  # (B, S, H)
         else:
             y = dense(x)
         return _add_adapter(self, "output", x, y, training)
@@ -454,7 +465,8 @@ class FeedForward(keras.layers.Layer):
         kernel = ops.convert_to_tensor(dense.kernel)
         if not training and not has_adapter:
             return kops.dense(x, kernel, dense.bias, dense.activation)
-        y = _add_adapter(self, "intermediate", x, kops.linear(x, kernel), training)
+        product = kops.linear(x, kernel)
+        y = _add_adapter(self, "intermediate", x, product, training)
         return kops.bias_activation(y, dense.bias, dense.activation)
 
     def compute_output_shape(self, input_shape):

@@ -20,7 +20,8 @@ from kbert.model.deferred import build_with, layers_of
 from kbert.model.probes import add_state_outputs, map_layers
 from kbert.tasks.common.checks import load_of_casing, require_tokenizer
 from kbert.tasks.common.running import compile_model
-from kbert.training.losses.loss import LOSSES, Loss, make_loss
+from kbert.training.losses.loss import Loss
+from kbert.training.losses.table import HIDDEN_STATE_LOSSES, make_loss
 from kbert.training.run_plan import RunPlan
 
 
@@ -133,7 +134,7 @@ def plan_distillation(
         options = {} if is_number else {"temperature": settings.temperature}
         losses[f"{names.TEACHER}{name}"] = make_loss(loss.teacher, name, **options)
     for block in states:
-        losses[names.hidden_target(block)] = LOSSES[str(settings.hidden_loss)]
+        losses[names.hidden_target(block)] = HIDDEN_STATE_LOSSES[str(settings.hidden_loss)]
 
     needed = [*compared, *(names.encoder_output(layer) for layer in sorted({*states.values()}))]
     predictions = plan.model.training_spec.max_predictions

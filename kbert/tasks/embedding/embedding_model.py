@@ -8,7 +8,7 @@ from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.sentence_settings import SentenceSettings
 from kbert.graph import names
 from kbert.model.deferred import build_with, layers_of
-from kbert.training.losses.embedding_loss import EMBEDDINGS
+from kbert.training.losses.embedding_objective import EMBEDDINGS
 from kbert.training.run_plan import InitialLayers, PlannedModel, digest_base
 
 _logger = logging.getLogger("kbert")

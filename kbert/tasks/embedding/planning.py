@@ -23,7 +23,7 @@ from kbert.tasks.finetuning.continued_adapter import choose_trained
 from kbert.tasks.finetuning.planning import Source, log_summary, make_plan, open_model
 from kbert.tasks.finetuning.run_request import LabelledData, read_labelled
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.training.losses.embedding_loss import EMBEDDINGS, EmbeddingLoss
+from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 from kbert.training.run_plan import Device, Request, RunPlan
 from kbert.training.settings.setting_rules import VECTOR_POOLINGS
 

@@ -290,9 +290,8 @@ class LabelledEvaluation(Evaluation):
     loss: Any = None
 
     def __call__(self, predict: Callable, outputs: Sequence[str]) -> EvaluationResult:
-        from kbert.training.losses.loss import (
-            LOSSES,  # imports Keras, which the reading of data does not
-        )
+        # imports Keras, which the reading of data does not
+        from kbert.training.losses.table import LOSSES
 
         logits = self._predict_logits(predict, outputs)
         data = self.records, self.examples, logits, self.labels

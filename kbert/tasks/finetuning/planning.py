@@ -37,7 +37,8 @@ from kbert.tasks.finetuning.task import Task
 from kbert.tasks.finetuning.teacher import open_teacher_of_labels
 from kbert.tasks.finetuning.user_metrics import list_keras_metrics
 from kbert.training.loop.best_weights import Evaluated
-from kbert.training.losses.loss import LOSSES, Loss, make_loss
+from kbert.training.losses.loss import Loss
+from kbert.training.losses.table import LOSSES, make_loss
 from kbert.training.losses.user_loss import check_losses, make_user_loss
 from kbert.training.run.predictions import Predictions
 from kbert.training.run_plan import (

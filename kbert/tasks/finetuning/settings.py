@@ -66,7 +66,7 @@ class FinetuningSettings(DistillationSettings, RunSettings):
             embed; in Python also a `keras.losses.Loss`, or a function of labels and logits that
             returns a loss per example, in `keras.ops`. See `kbert.training.losses.user_loss`. With
             infonce, embed's own, each text must find its partner among all texts of the batch;
-            scored pairs have cosent. See `kbert.training.losses.embedding_loss`.
+            scored pairs have cosent. See `kbert.training.losses.embedding_losses`.
         score: metric that chooses the best weights and ends the run with `patience`; higher is
             better, but lower if - stands before it. None: the task's own.
         metrics: further metrics of the dev data, in Python: a list of `keras.metrics.Metric`

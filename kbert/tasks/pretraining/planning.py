@@ -23,7 +23,7 @@ from kbert.tasks.pretraining.pretrained_model import PretrainedModel
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.loop.best_weights import BestWeights, Evaluated
 from kbert.training.loop.history import History
-from kbert.training.losses.loss import LOSSES
+from kbert.training.losses.table import LOSSES
 from kbert.training.run_plan import (
     Device,
     Request,

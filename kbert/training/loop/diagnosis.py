@@ -8,7 +8,7 @@ import numpy as np
 
 from kbert.data.training_batch import TrainingBatch
 from kbert.io.wording import first_few
-from kbert.training.step.gradient_checkpointing import flatten_sequences
+from kbert.model.stateless import flatten_sequences
 
 EXAMPLES = 8  # examples whose layer outputs are held at a time
 

@@ -34,6 +34,7 @@ from kbert.io.wording import first_few, hint_of_path, is_command_running, way_to
 from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
 from kbert.training.settings.user_objects import write_resume_call
+from kbert.version import __version__
 
 try:
     import fcntl
@@ -396,7 +397,6 @@ def _describe_environment(engine) -> dict[str, Any]:
     """Return the versions, devices and processes that an engine runs on."""
     import keras
 
-    import kbert
     from kbert.ops.devices import device_names
 
     backend = keras.backend.backend()
@@ -404,7 +404,7 @@ def _describe_environment(engine) -> dict[str, Any]:
     if backend == "jax":
         packages.append("jaxlib")
     return {
-        "kbert": kbert.__version__,
+        "kbert": __version__,
         "python": platform.python_version(),
         "packages": {name: str(importlib.import_module(name).__version__) for name in packages},
         "backend": backend,

@@ -6,49 +6,13 @@ on TensorFlow its weights would have no gradient here, where they are arguments.
 """
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import keras
-from keras import ops
 
 from kbert.graph import names
+from kbert.model.stateless import call_stateless
 from kbert.ops import keras_internals
-
-
-def call_stateless(model, values: dict, inputs: list, training: bool = True, **options) -> list:
-    """Return a functional model's outputs, from the values of its variables by id."""
-    outputs, *_ = model.stateless_call(
-        _read_variables(model.trainable_variables, values),
-        _read_variables(model.non_trainable_variables, values),
-        inputs if isinstance(model.input, list) else inputs[0],  # as it was built
-        training=training,
-        **options,
-    )
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-
-
-def _read_variables(variables, values: dict) -> list:
-    """Return each variable's value in its dtype: the given one, else its own."""
-    read = []
-    for variable in variables:
-        value = values.get(id(variable))
-        if value is None:
-            read.append(variable.value)
-        else:
-            read.append(ops.cast(value, variable.dtype))
-    return read
-
-
-def flatten_sequences(inputs: Mapping) -> dict:
-    """Return inputs (B, C, S), of C sequences per example, as (B · C, S); others unchanged."""
-    flat = {}
-    for name, array in inputs.items():
-        if len(array.shape) < 3:
-            flat[name] = array
-        else:
-            seq_len = ops.shape(array)[-1]
-            flat[name] = ops.reshape(array, (-1, seq_len))
-    return flat
 
 
 class SegmentedModel:
@@ -93,11 +57,14 @@ class SegmentedModel:
 
             def run(state, *arrays, block=block, weights=weights):
                 known = values | dict(zip(weights, arrays, strict=True))
-                return call_stateless(block, known, [state, *inputs], mask=[mask, *input_masks])
+                block_inputs = [state, *inputs]
+                masks = [mask, *input_masks]
+                return call_stateless(block, known, block_inputs, mask=masks)
 
             # Weights are arguments: a backend differentiates with respect to these alone.
             arrays = [values[weight] for weight in weights]
-            states += checkpoint(run)(states[-1], *arrays)
+            checkpointed_run = checkpoint(run)
+            states += checkpointed_run(states[-1], *arrays)
 
         outputs = dict(zip(self._states, states, strict=True))
         if self._heads:
@@ -111,9 +78,12 @@ class SegmentedModel:
         # Not the mask that Keras sets on the embeddings: JAX's tensors lose it in a gradient.
         if names.PACKED_TEXTS in inputs:
             layer = self._layers[names.POSITION_EMBEDDING]
-            return layer.compute_mask([None, None, inputs[names.PACKED_TEXTS]])
+            texts = inputs[names.PACKED_TEXTS]
+            return layer.compute_mask([None, None, texts])
+
         layer = self._layers[names.TOKEN_EMBEDDING]
-        return layer.compute_mask(inputs[names.TOKEN_IDS])[0]
+        mask, _ = layer.compute_mask(inputs[names.TOKEN_IDS])
+        return mask
 
 
 def _list_ids(objects) -> list[int]:

@@ -17,15 +17,13 @@ import numpy as np
 from keras import name_scope, ops
 
 from kbert.graph.names import SEQUENCE_MASK
-from kbert.training.losses.embedding_loss import EMBEDDINGS, MASKED, EmbeddingLoss, sum_products
+from kbert.model.stateless import call_stateless, flatten_sequences
+from kbert.training.losses.embedding_losses import MASKED, sum_products
+from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 from kbert.training.losses.loss import Loss, compute_objective, sum_metrics
 from kbert.training.optimization import optimizers
 from kbert.training.optimization.optimizers import Optimizer
-from kbert.training.step.gradient_checkpointing import (
-    SegmentedModel,
-    call_stateless,
-    flatten_sequences,
-)
+from kbert.training.step.gradient_checkpointing import SegmentedModel
 from kbert.training.step.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.step.trained_weights import TrainedWeights
 from kbert.training.stopping import StopFlags
@@ -67,7 +65,7 @@ class TrainingStep:
     def __post_init__(self):
         if self.embedding_loss:
             loss = dataclasses.replace(
-                self.embedding_loss.formula, sum_losses=self._sum_embedding_losses
+                self.embedding_loss.loss, sum_losses=self._sum_embedding_losses
             )
             self.losses = {EMBEDDINGS: loss}
         self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
@@ -145,20 +143,24 @@ class TrainingStep:
         variables = [*self.trained.variables, *self.trained.frozen, *self.seed_states]
         seeds_of_layers = [seeds[index] for index in range(self.dropouts)]
         arrays = [*weights, *frozen, *seeds_of_layers]
-        pairs = zip(variables, arrays, strict=True)
-        return {id(variable): array for variable, array in pairs}
+        values = {}
+        for variable, array in zip(variables, arrays, strict=True):
+            values[id(variable)] = array
+        return values
 
     def measure(self, weights, frozen, batch):
         """Return the sums of each output's loss, float32 (outputs, 3), without dropout."""
         inputs, labels, label_weights = batch
         outputs = self.outputs(weights, frozen, inputs)
-        return compute_objective(outputs, labels, label_weights, self.losses)[1]
+        _, sums = compute_objective(outputs, labels, label_weights, self.losses)
+        return sums
 
     def metric_names(self, labels: Mapping) -> list[str]:
         """Return the names of a step's metrics; "finite": whether the step was applied."""
         names = ["loss"]
         for label in labels:
-            names += [f"{label}_loss", f"{label}_{self.losses[label].metric}"]
+            metric = self.losses[label].metric
+            names += [f"{label}_loss", f"{label}_{metric}"]
         names += ["gradient_norm", "learning_rate", "finite", *StopFlags._fields]
         if self.scaled:
             names.append("loss_scale")
@@ -179,13 +181,16 @@ class TrainingStep:
                 with name_scope(LOSS):
                     total, sums = compute_objective(outputs, labels, label_weights, losses)
                 stops = ops.sum(flags["stop_flags"], 0, keepdims=True)
+                all_sums = ops.concatenate([sums, stops])
                 # The scale comes before the gradients, so that none is too small for float16.
-                return total * scale, ops.concatenate([sums, stops])
+                return total * scale, all_sums
 
             return self.backend.differentiate(compute_loss, weights)
 
         zeros = [ops.zeros(weight.shape, weight.dtype) for weight in weights]
-        nothing = zeros, ops.zeros((len(batch[1]) + 1, 3))
+        num_labels = len(batch[1])
+        no_sums = ops.zeros((num_labels + 1, 3))  # the last row is of the stop flags
+        nothing = zeros, no_sums
         return self.backend.sum_over_micro_batches(compute_micro_batch, nothing, batch, seeds)
 
     def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
@@ -199,15 +204,16 @@ class TrainingStep:
         inputs, labels, label_weights, flags = batch
         shape = (-1, self.embedding_loss.columns, self.embedding_loss.width)
 
+        all_labels = _join_micro_batches(labels[EMBEDDINGS])
+        all_weights = _join_micro_batches(label_weights[EMBEDDINGS])
+
         def embed(inputs, seeds):
-            return self.outputs(weights, frozen, inputs, seeds)[EMBEDDINGS]
+            outputs = self.outputs(weights, frozen, inputs, seeds)
+            return outputs[EMBEDDINGS]
 
         def compute_loss(arrays) -> tuple:
-            sums = self._sum_embedding_losses(
-                arrays[0],
-                _join_micro_batches(labels[EMBEDDINGS]),
-                _join_micro_batches(label_weights[EMBEDDINGS]),
-            )
+            (embeddings,) = arrays
+            sums = self._sum_embedding_losses(embeddings, all_labels, all_weights)
             return sums[0], sums
 
         embeddings = self.backend.map_micro_batches(embed, inputs, seeds)
@@ -218,14 +224,15 @@ class TrainingStep:
         second = inputs, {EMBEDDINGS: gradient}, label_weights, flags
         losses = {EMBEDDINGS: Loss("dot_product", sum_products)}
         gradients, all_sums = self._sum_gradients(weights, scale, frozen, second, seeds, losses)
-        all_sums = ops.concatenate([ops.expand_dims(sums, 0), all_sums[1:]])
-        return gradients, all_sums
+        stops = all_sums[1:]
+        sums = ops.expand_dims(sums, 0)
+        return gradients, ops.concatenate([sums, stops])
 
     def _sum_embedding_losses(self, embeddings, labels, weights):
         """Return `EmbeddingLoss.sum_losses`, over the batch of all devices if it needs it."""
         assert self.embedding_loss is not None
         devices = self.backend.replicas
-        if devices == 1 or not self.embedding_loss.formula.needs_whole_batch:
+        if devices == 1 or not self.embedding_loss.loss.needs_whole_batch:
             return self.embedding_loss.sum_losses(embeddings, labels, weights)
 
         # Each device receives the others' embeddings and computes the loss of the whole batch. Only
@@ -245,7 +252,8 @@ class TrainingStep:
         for array, everywhere in zip(arrays, sent, strict=True):
             ones = [1] * len(array.shape)
             here = ops.reshape(is_here, (devices, *ones))
-            whole = ops.where(here, ops.expand_dims(array, 0), everywhere)
+            own_examples = ops.expand_dims(array, 0)
+            whole = ops.where(here, own_examples, everywhere)
             shape_of_example = ops.shape(array)[1:]
             gathered.append(ops.reshape(whole, (-1, *shape_of_example)))
         return gathered
@@ -289,7 +297,8 @@ class TrainingStep:
     ) -> dict:
         """Return the metrics that `metric_names` lists; a mean without labels is 0."""
         metrics = {"loss": ops.sum(sums[:, 0])}
-        for name, (value, weight) in sum_metrics(self.losses, labels, sums).items():
+        sums_by_name = sum_metrics(self.losses, labels, sums)
+        for name, (value, weight) in sums_by_name.items():
             metrics[name] = value / ops.maximum(weight, 1e-30)
         metrics["gradient_norm"] = norm
         metrics["learning_rate"] = decision.rate
@@ -318,7 +327,8 @@ def _join_sequences(logits, mask):
 
     `mask` is 0 for a sequence that an example does not have.
     """
-    classes = ops.reshape(ops.cast(logits, "float32"), ops.shape(mask))
+    logits = ops.cast(logits, "float32")
+    classes = ops.reshape(logits, ops.shape(mask))
     return ops.where(mask > 0, classes, MASKED)
 
 

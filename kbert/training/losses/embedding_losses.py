@@ -1,107 +1,20 @@
-"""Losses of text embeddings, over all records of a batch, and the pooling of the embeddings.
+"""Losses of text embeddings, over all records of a batch.
 
 A record has several texts, its columns: a text, one that is like it, and others that are not. Each
 formula is sentence-transformers': losses and gradients are equal to its classes'.
-"""
 
-import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
+Embeddings are float32 (B, C, H): B records, C texts of a record, H the size of an embedding.
+Labels of infonce and triplet are int32 (B, C), a number of each text: none is a negative of one
+with its number. Of cosine and cosent they are scores of pairs, float32 (B,). The second sum is of
+records that are right, of cosent of pairs of pairs, of cosine of absolute errors.
+"""
 
 from keras import ops
 
-from kbert.graph.names import TOKEN_IDS
-from kbert.training.losses.loss import Loss, make_keras_flags, make_keras_numbers, weighted_sums
-from kbert.training.step.gradient_checkpointing import flatten_sequences
+from kbert.training.losses.loss import weighted_sums
 
-EMBEDDINGS = "Vectors"  # what an engine calls them among its outputs and labels
 MASKED = -1e9  # a float32 logit whose probability is 0
 _EPSILON = 1e-24  # of a squared length, whose root has a gradient
-
-
-@dataclass(frozen=True)
-class EmbeddingLoss:
-    """A loss of text embeddings."""
-
-    name: str  # one of `FORMULAS`
-    columns: int  # C, the number of texts of a record
-    width: int  # H, the size of an embedding
-    # How token embeddings become one: "mean" or "max" over the tokens that are not padding, or
-    # "cls", the first token's.
-    pooling: str = "mean"
-    normalize: bool = False  # whether embeddings are scaled to length 1
-    pad_id: int = 0  # the padding token
-    scale: float = 20.0  # of the cosines, the inverse temperature; for infonce and cosent
-    margin: float = 5.0  # for triplet
-    # Lengths to which embeddings are truncated, each with a loss of its own, all summed
-    # (Matryoshka: Kusupati et al. 2022, arXiv 2205.13147, eq. 1, weights of 1); truncated
-    # embeddings are scaled to length 1. None: whole embeddings, unchanged.
-    dimensions: tuple[int, ...] | None = None
-
-    def pool(self, states, inputs: Mapping):
-        """Pool states, float (texts, S, H), to float32 (B, C, H) of records, or (B, H) of texts."""
-        token_ids = flatten_sequences(inputs)[TOKEN_IDS]
-        real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
-        states = ops.cast(states, "float32")
-
-        if self.pooling == "cls":
-            embeddings = states[:, 0]
-        elif self.pooling == "max":
-            embeddings = _pool_maximum(states, real)
-        else:
-            real = ops.cast(real, "float32")
-            num_tokens = ops.sum(real, axis=1)
-            embeddings = ops.sum(states * real, axis=1) / num_tokens
-
-        if self.normalize:
-            embeddings = _unit(embeddings)
-        if len(inputs[TOKEN_IDS].shape) == 2:
-            return embeddings
-        return ops.reshape(embeddings, (-1, self.columns, self.width))
-
-    @property
-    def formula(self) -> "Formula":
-        """The formula of that name."""
-        return FORMULAS[self.name]
-
-    def sum_losses(self, embeddings, labels, weights):
-        """Return the sums of a `kbert.training.losses.loss.Loss`, of embeddings, float32 (B, C, H).
-
-        Labels of infonce and triplet are int32 (B, C), a number of each text: none is a negative of
-        one with its number. Of cosine and cosent they are scores of pairs, float32 (B,). The second
-        sum is of records that are right, of cosent of pairs of pairs, of cosine of absolute errors.
-        """
-        options = {name: getattr(self, name) for name in self.formula.options}
-        compute = functools.partial(self.formula.sum_losses, **options)
-        if self.dimensions is None:
-            return compute(embeddings, labels, weights)
-
-        sums = [
-            compute(_unit(embeddings[..., :dimension]), labels, weights)
-            for dimension in sorted(self.dimensions, reverse=True)
-        ]
-        loss = sum(sums_of_length[0] for sums_of_length in sums)
-        whole = sums[0]  # of the longest
-        return ops.stack([loss, whole[1], whole[2]])
-
-
-def _pool_maximum(states, real):
-    """Return the maximum of each feature over the real tokens, (texts, H)."""
-    # By position: for the gradient of a maximum XLA may compute the numbers once more, in
-    # another fusion, and then finds the maximum at none or at several of them.
-    masked = ops.where(real, states, float("-inf"))
-    largest = ops.argmax(masked, axis=1, keepdims=True)
-    seq_len = ops.shape(states)[1]
-    positions = ops.reshape(ops.arange(seq_len, dtype="int32"), (1, -1, 1))
-    is_largest = ops.equal(positions, ops.cast(largest, "int32"))
-    return ops.sum(ops.where(is_largest, states, 0.0), axis=1)
-
-
-def sum_products(embeddings, gradient, weights):
-    """Return sums of which the first is Σ embeddings × gradient, see GradCache."""
-    product = ops.sum(embeddings * gradient)
-    zero = ops.zeros_like(product)
-    return ops.stack([product, zero, zero])
 
 
 def infonce(embeddings, numbers, weights, scale: float):
@@ -116,7 +29,7 @@ def infonce(embeddings, numbers, weights, scale: float):
     Left out as negatives: texts with the number of the record's first or second text; second texts
     of records with the same first; records that weigh nothing.
     """
-    unit = _unit(embeddings)
+    unit = scale_to_unit(embeddings)
     anchors = unit[:, 0]
     texts = unit[:, 1:]
     positives = texts[:, 0]
@@ -208,34 +121,16 @@ def cosent(embeddings, scores, weights, scale: float):
     return ops.stack([total * loss, hits, total])
 
 
-@dataclass(frozen=True)
-class Formula(Loss):
-    """A loss of embeddings, labels and weights of records."""
-
-    options: tuple[str, ...] = ()  # attributes of `EmbeddingLoss` that it takes
-    needs_whole_batch: bool = False  # whether a record's part depends on the batch's others
-
-
-FORMULAS = {
-    loss.name: loss
-    for loss in (
-        Formula("infonce", infonce, options=("scale",), needs_whole_batch=True),
-        Formula("triplet", triplet, options=("margin",)),
-        Formula("cosine", cosine, "absolute_error", make_keras=make_keras_numbers),
-        Formula(
-            "cosent",
-            cosent,
-            make_keras=make_keras_flags,
-            options=("scale",),
-            needs_whole_batch=True,
-        ),
-    )
-}
+def sum_products(embeddings, gradient, weights):
+    """Return sums of which the first is Σ embeddings × gradient, see GradCache."""
+    product = ops.sum(embeddings * gradient)
+    zero = ops.zeros_like(product)
+    return ops.stack([product, zero, zero])
 
 
 def _cosines(embeddings):
-    first = _unit(embeddings[:, 0])
-    second = _unit(embeddings[:, 1])
+    first = scale_to_unit(embeddings[:, 0])
+    second = scale_to_unit(embeddings[:, 1])
     return ops.sum(first * second, -1)
 
 
@@ -244,5 +139,6 @@ def _length(embeddings, keepdims: bool = False):
     return ops.sqrt(ops.maximum(squares, _EPSILON))
 
 
-def _unit(embeddings):
+def scale_to_unit(embeddings):
+    """Return embeddings of length 1."""
     return embeddings / _length(embeddings, keepdims=True)

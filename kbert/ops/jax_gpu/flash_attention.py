@@ -1,11 +1,10 @@
-"""Operations of `kbert.ops.reference` for JAX on GPUs: attention and LayerNorm compiled by Triton.
+"""Attention that keeps no scores and no probabilities.
 
-Attention keeps no scores and no probabilities (FlashAttention, Dao et al. 2022, arXiv 2205.14135).
-Its backward pass draws the dropout mask again, by the reference's hash, so that a step stays a
-function of its seed; cuDNN's attention counts its calls instead. All other products are of two
-matrices, so that XLA transposes nothing and adds biases in cuBLAS.
+FlashAttention, Dao et al. 2022, arXiv 2205.14135. Its backward pass draws the dropout mask again,
+by the reference's hash, so that a step stays a function of its seed; cuDNN's attention counts its
+calls instead.
 
-Dimensions as in `kbert.ops.reference`; N = B·S.
+Dimensions as in `kbert.ops.reference`.
 """
 
 import functools
@@ -18,14 +17,12 @@ from jax.experimental.pallas import triton
 
 from kbert.ops import jax as jax_ops
 from kbert.ops import reference
+from kbert.ops.jax_gpu.kernel_calls import call_kernel
+from kbert.ops.jax_gpu.products import linear, project_heads
 
 SIZES = (16, 32, 64, 128)  # of heads; Triton's blocks are powers of 2
 _HEADS = "query", "key", "value"
 _BLOCK = 64  # queries or keys of a tile
-_ROWS = 4  # that `layer_norm` normalizes at a time
-_SORTED_ROWS = 128  # of a block in which `_add_rows` adds rows by a product
-_PARTS = 256  # programs of its backward pass, each with sums of its own
-INTERPRETED = False  # where there is no GPU, for tests
 
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
@@ -177,15 +174,15 @@ def _call(kernel, sizes, grid, inputs, in_specs, outputs, out_specs):
     specs_of_inputs = {}
     for name, array in inputs.items():
         specs_of_inputs[name] = None if array is None else in_specs[name]
-    return pallas.pallas_call(
+    call = call_kernel(
         functools.partial(kernel, sizes),
+        num_stages=2,
         grid=grid,
         in_specs=[specs_of_inputs],
         out_specs=out_specs,
         out_shape=outputs,
-        compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
-        interpret=INTERPRETED,
-    )(inputs)
+    )
+    return call(inputs)
 
 
 class _Ops:
@@ -428,294 +425,7 @@ def _tile_gradients(sizes, inputs, head, query, key, value, row, column):
     probs = jnp.exp(scores - highest[:, None]) / total[:, None]
     dropped = sizes.drop(probs, inputs["seed"], head, row, column)
 
-    mean = jnp.sum(_wide(gradient) * _wide(context), -1)
+    mean = jnp.sum(gradient.astype("float32") * context.astype("float32"), -1)
     of_scores = dropped * _product(gradient, value.T) - probs * mean[:, None]
     of_scores = jnp.where(scores > reference.LOWEST, of_scores * sizes.size**-0.5, 0.0)
     return dropped.astype(query.dtype), of_scores.astype(query.dtype), gradient
-
-
-def dropout(x, rate: float, seed):
-    """See `reference.dropout`; the backward pass draws the mask again, so that none is kept."""
-    return _dropout(x, seed, rate) if rate else x
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _dropout(x, seed, rate):
-    return reference.dropout(x, rate, seed)
-
-
-def _dropout_backward(rate, seed, gradient):
-    # XLA would see that both masks are equal, and keep one.
-    return reference.dropout(gradient, rate, jax.lax.optimization_barrier(seed)), None
-
-
-_dropout.defvjp(lambda x, seed, rate: (_dropout(x, seed, rate), seed), _dropout_backward)
-
-
-def linear(x, kernel, bias=None):
-    """See `reference.linear`; all products are of two matrices.
-
-    The bias is added in float32, by the kernel that reads y: cuBLAS would need a cast of its own.
-    """
-    rows = x.reshape(-1, x.shape[-1])
-    y = _linear(rows, jnp.asarray(kernel)).reshape(*x.shape[:-1], -1)
-    if bias is None:
-        return y
-    return (_wide(y) + _wide(jnp.asarray(bias))).astype(y.dtype)
-
-
-@jax.custom_vjp
-def _linear(x, kernel):
-    return _linear_forward(x, kernel)[0]
-
-
-def _linear_forward(x, kernel):
-    return jnp.matmul(x, kernel.astype(x.dtype)), (x, kernel)
-
-
-def _linear_backward(residuals, gradient):
-    x, kernel = residuals
-    of_x = jnp.matmul(gradient, kernel.astype(x.dtype).T)
-    return of_x, jnp.matmul(x.T, gradient).astype(kernel.dtype)
-
-
-_linear.defvjp(_linear_forward, _linear_backward)
-
-
-def embedding_lookup(table, ids):
-    """See `reference.embedding_lookup`; the gradient is added up in one order, see `_add_rows`."""
-    if table.shape[0] <= 16:
-        return jax_ops.embedding_lookup(table, ids)
-    return _lookup_and_table(jnp.asarray(table), ids, table.dtype)[0]
-
-
-def embedding_lookup_and_table(table, ids, dtype: str):
-    """See `reference.embedding_lookup_and_table`; one dense gradient, see `_add_rows`."""
-    embeddings, table = _lookup_and_table(jnp.asarray(table), ids, dtype)
-    return embeddings.astype(dtype), table
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _lookup_and_table(table, ids, dtype):
-    return jnp.take(table, ids, axis=0), table.astype(dtype)
-
-
-def _lookup_backward(dtype, ids, gradients):
-    of_rows, of_table = gradients
-    rows = of_rows.reshape(-1, of_rows.shape[-1])
-    return _add_rows(of_table.astype(rows.dtype), ids.reshape(-1), rows), None
-
-
-_lookup_and_table.defvjp(
-    lambda table, ids, dtype: (_lookup_and_table(table, ids, dtype), ids), _lookup_backward
-)
-
-
-def _add_rows(table, ids, rows):
-    """Return table (T, H) plus rows (N, H) at their ids (N,), the same bits every time.
-
-    A scatter that adds would add rows in any order, and XLA's deterministic one sorts all N·H
-    numbers. Here the ids are sorted, and a scatter writes each row of the table once.
-    """
-    size, width = table.shape
-    ids, rows = _sort_by_id(ids, rows, no_id=size)
-    sums = _sum_equal_ids(ids, rows)
-
-    ids = ids.reshape(-1)
-    is_last = ids != jnp.append(ids[1:], size + 1)
-    no_row = size + 1 + jnp.arange(len(ids))  # behind the table, another one for each
-    indices = jnp.where(is_last, ids, no_row)
-    sums = sums.reshape(-1, width).astype(table.dtype)
-    return table.at[indices].add(sums, mode="drop", unique_indices=True)
-
-
-def _sort_by_id(ids, rows, no_id: int) -> tuple:
-    """Return ids and rows in the order of the ids, in blocks; the last one is filled by `no_id`."""
-    spare = -len(ids) % _SORTED_ROWS
-    ids = jnp.pad(ids, (0, spare), constant_values=no_id)
-    rows = jnp.pad(rows, ((0, spare), (0, 0)))
-    order = jnp.argsort(ids)
-    sorted_ids = ids[order].reshape(-1, _SORTED_ROWS)
-    sorted_values = rows[order].reshape(-1, _SORTED_ROWS, rows.shape[1])
-    return sorted_ids, sorted_values
-
-
-def _sum_equal_ids(ids, rows):
-    """Return for each row the sum of the rows with its id, in its block and in earlier ones."""
-    is_equal = ids[:, :, None] == ids[:, None]  # (blocks, rows, rows)
-    sums = _multiply_exactly(is_equal, rows, "float32")  # of each row's equals in its block
-
-    # An id that goes on from earlier blocks is the last one of those, and the first one here.
-    blocks = jnp.arange(len(ids))
-    goes_on = (ids[:, :1] == ids[:, -1]) & (blocks[:, None] > blocks)
-    earlier = _multiply_exactly(goes_on, sums[:, -1], "float32")[:, None]  # (blocks, 1, H)
-    return sums + jnp.where((ids == ids[:, :1])[..., None], earlier, 0.0)
-
-
-def _multiply_exactly(chosen, x, dtype):
-    """Return chosen @ x in a dtype, for bool `chosen`: TF32 would round x."""
-    chosen = chosen.astype(x.dtype)
-    return jnp.matmul(chosen, x, precision="highest", preferred_element_type=dtype)
-
-
-def gather_positions(x, positions):
-    """See `reference.gather_positions`; the gradient is a product, no scatter."""
-    return _gather_positions(x, positions, x.shape[1])
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _gather_positions(x, positions, length):
-    return jnp.take_along_axis(x, positions[..., None], 1)
-
-
-def _gather_backward(length, positions, gradient):
-    is_chosen = jnp.arange(length)[:, None] == positions[:, None]  # (B, S, M)
-    return _multiply_exactly(is_chosen, gradient, gradient.dtype), None
-
-
-_gather_positions.defvjp(
-    lambda x, positions, length: (_gather_positions(x, positions, length), positions),
-    _gather_backward,
-)
-
-
-def project_heads(x, kernels, biases):
-    """See `reference.project_heads`; products of two matrices."""
-    heads = []
-    for kernel, bias in zip(kernels, biases, strict=True):
-        shape = kernel.shape
-        if bias is not None:
-            bias = jnp.asarray(bias).reshape(-1)
-        y = linear(x, jnp.asarray(kernel).reshape(shape[0], -1), bias)
-        heads.append(jnp.moveaxis(y.reshape(*x.shape[:2], *shape[1:]), 2, 1))
-    return heads
-
-
-def layer_norm(x, gamma, beta, epsilon: float):
-    """See `reference.layer_norm`; keeps its input, and each row's scale."""
-    return _layer_norm(x.reshape(-1, x.shape[-1]), gamma, beta, epsilon).reshape(x.shape)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _layer_norm(x, gamma, beta, epsilon):
-    return _layer_norm_forward(x, gamma, beta, epsilon)[0]
-
-
-def _layer_norm_forward(x, gamma, beta, epsilon):
-    rows, width = x.shape
-    block = pallas.BlockSpec((_ROWS, width), lambda i: (i, 0))
-    vector = pallas.BlockSpec((width,), lambda i: (0,))
-    y = pallas.pallas_call(
-        functools.partial(_layer_norm_kernel, rows, epsilon),
-        grid=(pallas.cdiv(rows, _ROWS),),
-        in_specs=[block, vector, vector],
-        out_specs=block,
-        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
-        compiler_params=triton.CompilerParams(num_warps=4),
-        interpret=INTERPRETED,
-    )(x, gamma, beta)
-    return y, (x, gamma, beta)
-
-
-def _normalized(x, inside, width: int, epsilon: float):
-    """Return rows normalized, float32, and what they were multiplied by."""
-    x = _wide(x)
-    centered = jnp.where(inside, x - jnp.sum(x, -1, keepdims=True) / width, 0.0)
-    variance = jnp.sum(jnp.square(centered), -1, keepdims=True) / width
-    scale = jax.lax.rsqrt(variance + epsilon)
-    return centered * scale, scale
-
-
-def _layer_norm_kernel(rows, epsilon, x_ref, gamma_ref, beta_ref, y_ref):
-    width = x_ref.shape[1]
-    columns, inside = _columns(width)
-    row = pallas.program_id(0) * _ROWS
-    mask = (row + jnp.arange(_ROWS) < rows)[:, None] & inside
-    x = _load_rows(x_ref, 0, columns, mask)
-    gamma = _wide(_load_vector(gamma_ref, columns))
-    beta = _wide(_load_vector(beta_ref, columns))
-
-    unit, _ = _normalized(x, inside, width, epsilon)
-    y = (unit * gamma + beta).astype(y_ref.dtype)
-    triton.store(y_ref.at[:, columns], y, mask=mask)
-
-
-def _columns(width: int):
-    """Return a slice of as many columns as a power of 2, and which of them there are, (1, H')."""
-    padded = pallas.next_power_of_2(width)
-    return pallas.ds(0, padded), (jnp.arange(padded) < width)[None, :]
-
-
-def _load_rows(ref, row, columns, mask):
-    return triton.load(ref.at[pallas.ds(row, _ROWS), columns], mask=mask, other=0.0)
-
-
-def _load_vector(ref, columns):
-    inside = jnp.arange(columns.size) < ref.shape[0]
-    return triton.load(ref.at[columns], mask=inside, other=0.0)[None, :]
-
-
-def _layer_norm_backward(epsilon, residuals, gradient):
-    x, gamma, beta = residuals
-    rows, width = x.shape
-    parts = min(_PARTS, pallas.cdiv(rows, _ROWS))
-    whole = pallas.BlockSpec((rows, width), lambda i: (0, 0))
-    part = pallas.BlockSpec((None, 2, width), lambda i: (i, 0, 0))
-    sums = jax.ShapeDtypeStruct((parts, 2, width), "float32")
-
-    of_x, of_vectors = pallas.pallas_call(
-        functools.partial(_layer_norm_backward_kernel, epsilon, pallas.cdiv(rows, parts)),
-        grid=(parts,),
-        in_specs=[whole, pallas.BlockSpec((width,), lambda i: (0,)), whole],
-        out_specs=(whole, part),
-        out_shape=(jax.ShapeDtypeStruct(x.shape, x.dtype), sums),
-        compiler_params=triton.CompilerParams(num_warps=4),
-        interpret=INTERPRETED,
-    )(x, gamma, gradient)
-
-    of_gamma, of_beta = of_vectors.sum(0)
-    return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
-
-
-_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
-
-
-def _layer_norm_backward_kernel(epsilon, count, x_ref, gamma_ref, gradient_ref, of_x_ref,
-                                sums_ref):  # fmt: skip
-    """Compute the gradients of `count` rows, and their sums for gamma and beta."""
-    rows, width = x_ref.shape
-    columns, inside = _columns(width)
-    gamma = _wide(_load_vector(gamma_ref, columns))
-    first = pallas.program_id(0) * count
-    end = jnp.minimum(first + count, rows)
-
-    def add_rows(block, sums):
-        of_gamma, of_beta = sums
-        row = first + block * _ROWS
-        mask = (row + jnp.arange(_ROWS) < end)[:, None] & inside
-        x = _load_rows(x_ref, row, columns, mask)
-        gradient = _wide(_load_rows(gradient_ref, row, columns, mask))
-        unit, scale = _normalized(x, inside, width, epsilon)
-
-        of_x = _input_gradient(gradient * gamma, unit, scale, width)
-        block_ref = of_x_ref.at[pallas.ds(row, _ROWS), columns]
-        triton.store(block_ref, of_x.astype(of_x_ref.dtype), mask=mask)
-
-        return of_gamma + jnp.sum(gradient * unit, 0), of_beta + jnp.sum(gradient, 0)
-
-    zeros = jnp.zeros(columns.size, "float32")
-    blocks = pallas.cdiv(count, _ROWS)
-    sums = jax.lax.fori_loop(0, blocks, add_rows, (zeros, zeros))
-    for index, total in enumerate(sums):
-        triton.store(sums_ref.at[pallas.ds(index, 1), columns], total[None, :], mask=inside)
-
-
-def _input_gradient(of_unit, unit, scale, width: int):
-    """Return the gradient of rows that were normalized, given that of their normalized numbers."""
-    of_mean = jnp.sum(of_unit, -1, keepdims=True) / width
-    of_scale = jnp.sum(of_unit * unit, -1, keepdims=True) / width
-    return (of_unit - of_mean - unit * of_scale) * scale
-
-
-def _wide(x):
-    return x.astype("float32")
