@@ -1,4 +1,4 @@
-"""Errors and log records by what they name: a file, key, option or value, never by their wording."""
+"""Errors and log records by what they name: a file, key, option or value, not by their wording."""
 
 import contextlib
 import logging
