@@ -3,13 +3,9 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kbert.hub import fetching, hugging_face, kaggle
 from kbert.hub.needed_files import has_model
-
-if TYPE_CHECKING:
-    from huggingface_hub import CachedRepoInfo
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ def measure_total() -> int:
     return repositories + sum(_measure(folder) for folder in _list_presets())
 
 
-def _scan_hugging_face() -> list["CachedRepoInfo"]:
+def _scan_hugging_face() -> list:
     """List Hugging Face's models; like `hf cache ls`, leave out those with damaged folders."""
     from huggingface_hub import CacheNotFound, scan_cache_dir
 
