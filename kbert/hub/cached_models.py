@@ -1,7 +1,6 @@
 """Models in the caches of Hugging Face and Kaggle: `kbert cache`."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,51 +33,59 @@ class CachedModel:
 
 def list_cached_models() -> list[CachedModel]:
     """List the models in the caches, by name; datasets and spaces are left out."""
-    snapshots = hugging_face.cache_folder().glob("models--*/snapshots/*")
-    descriptions = [_describe(path) for path in snapshots]
-    versions = kaggle.cache_folder().glob("*/*/*/*/*")
-    descriptions += [_describe(path) for path in versions if path.name.isdigit() and path.is_dir()]
+    models = []
+    for repository in _scan_hugging_face():
+        for snapshot in repository.revisions:
+            refs = tuple(sorted(snapshot.refs))
+            models.append(_describe(snapshot.snapshot_path, snapshot.size_on_disk, refs))
+    for folder in _list_presets():
+        models.append(_describe(folder, _measure(folder)))
 
-    models = [model for model in descriptions if model]
-    models.sort(key=lambda model: (model.name.lower(), model.revision))
-    return models
-
-
-def _describe(folder: Path) -> CachedModel | None:
-    address = fetching.address_of(folder)
-    if address is None:
-        return None
-    name, _, revision = address.rpartition("@" if address.startswith("hf:") else "/")
-    files = hugging_face.list_files(folder)
-    size = sum((folder / file).stat().st_size for file in files)
-    return CachedModel(
-        name.removeprefix("hf://"),
-        revision,
-        _list_refs(folder),
-        size,
-        _kind(folder),
-        has_model(files),
-        str(folder),
-    )
-
-
-def _list_refs(folder: Path) -> tuple[str, ...]:
-    """Return the branches and tags that stand for a snapshot."""
-    root = folder.parent.parent / "refs"  # Kaggle has none
-    refs = []
-    for file in root.rglob("*"):
-        if file.is_file() and file.read_text(errors="replace").strip() == folder.name:
-            refs.append(file.relative_to(root).as_posix())
-    return tuple(sorted(refs))
+    named = [model for model in models if model is not None]
+    return sorted(named, key=lambda model: (model.name.lower(), model.revision))
 
 
 def measure_total() -> int:
     """Return the bytes of all models in the caches; files that revisions share count once."""
-    files = set()
-    for model in list_cached_models():
-        folder = Path(model.path)
-        files |= {os.path.realpath(folder / file) for file in hugging_face.list_files(folder)}
-    return sum(os.path.getsize(file) for file in files)
+    repositories = sum(repository.size_on_disk for repository in _scan_hugging_face())
+    return repositories + sum(_measure(folder) for folder in _list_presets())
+
+
+def _scan_hugging_face() -> list:
+    """List Hugging Face's models; like `hf cache ls`, leave out those with damaged folders."""
+    from huggingface_hub import CacheNotFound, scan_cache_dir
+
+    try:
+        cache = scan_cache_dir(hugging_face.cache_folder())
+    except CacheNotFound:
+        return []
+    return [repository for repository in cache.repos if repository.repo_type == "model"]
+
+
+def _list_presets() -> list[Path]:
+    """List the folders of the presets in Kaggle's cache."""
+    folders = kaggle.cache_folder().glob("*/*/*/*/*")
+    return [folder for folder in folders if folder.name.isdigit() and folder.is_dir()]
+
+
+def _measure(folder: Path) -> int:
+    return sum((folder / file).stat().st_size for file in hugging_face.list_files(folder))
+
+
+def _describe(folder: Path, size: int, refs: tuple[str, ...] = ()) -> CachedModel | None:
+    address = fetching.address_of(folder)
+    if address is None:
+        return None
+    name, _, revision = address.rpartition("@" if address.startswith("hf:") else "/")
+    return CachedModel(
+        name.removeprefix("hf://"),
+        revision,
+        refs,
+        size,
+        _kind(folder),
+        has_model(hugging_face.list_files(folder)),
+        str(folder),
+    )
 
 
 def _kind(folder: Path) -> str:

@@ -18,10 +18,9 @@ from pathlib import Path
 
 from kbert.graph.config import BertConfig
 from kbert.hub.names import ModelName, other_repos, suggest, way_to_data
-from kbert.hub.needed_files import TOKENIZERS, choose_files, has_model
+from kbert.hub.needed_files import CONFIGS, TOKENIZERS, choose_files, has_model
 from kbert.io import extras, printable
 from kbert.io import json_schema as js
-from kbert.io.atomic_write import write_atomically
 from kbert.io.progress import is_shown
 
 _TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
@@ -76,27 +75,37 @@ def find_cached(name: ModelName, *, certain: bool = True) -> Path | None:
     """
     for repo in other_repos(name.repo):
         snapshot = find_snapshot(_find_root(repo), name.revision or "main")
-        if snapshot is not None and _is_whole(snapshot, certain):
+        if snapshot is None or not has_model(list_files(snapshot)):
+            continue
+        if not certain or _is_whole(repo, snapshot):
             return snapshot
     return None
 
 
 def find_snapshot(root: Path, revision: str) -> Path | None:
     """Find the folder of a branch, a tag or a commit in a model's folder of the cache."""
-    ref = root / "refs" / revision
-    commit = ref.read_text(errors="replace").strip() if ref.is_file() else revision
-    if not re.fullmatch(r"\w[\w-]*", commit):  # of somebody's cache: no path out of it
-        return None
+    revisions = [revision]
+    if re.fullmatch("[0-9a-f]{7,39}", revision):  # an abbreviated commit: `kbert cache` prints it
+        matches = [snapshot.name for snapshot in (root / "snapshots").glob(f"{revision}*")]
+        revisions += matches if len(matches) == 1 else []
 
-    snapshot = root / "snapshots" / commit
-    if snapshot.is_dir():
-        return snapshot
+    repo = root.name.removeprefix("models--").replace("--", "/", 1)
+    for wanted in revisions:
+        for config in (*CONFIGS, _MODULES):
+            file = _look_up(repo, config, wanted, root.parent)
+            if isinstance(file, str):
+                return Path(file).parent
+    return None
 
-    is_abbreviated = re.fullmatch("[0-9a-f]{7,39}", commit)
-    if not is_abbreviated:
+
+def _look_up(repo: str, file: str, revision: str, cache: Path | None = None) -> object:
+    """Return a file's path in the cache; None where it is not known whether the file exists."""
+    from huggingface_hub import errors, try_to_load_from_cache
+
+    try:
+        return try_to_load_from_cache(repo, file, cache or cache_folder(), revision)
+    except errors.HFValidationError:  # of somebody's folder that is named like a cache's
         return None
-    matches = list((root / "snapshots").glob(f"{commit}*"))
-    return matches[0] if len(matches) == 1 else None
 
 
 def describe_cached(name: ModelName) -> str:
@@ -120,33 +129,19 @@ def list_files(folder: Path) -> list[str]:
     return [file.relative_to(folder).as_posix() for file in files]
 
 
-def _is_whole(snapshot: Path, certain: bool) -> bool:
+def _is_whole(repo: str, snapshot: Path) -> bool:
     """Return whether a snapshot has all files that kbert reads; others may have cached a part."""
     names = list_files(snapshot)
-    if not has_model(names):
-        return False
-    if not certain:
-        return True
+    uncertain = []
+    if TOKENIZERS[0] not in names:
+        # vocab.txt alone does not say the casing
+        has_vocabulary = any(name in names for name in TOKENIZERS[1:])
+        uncertain.append(_TOKENIZER_CONFIG if has_vocabulary else TOKENIZERS[0])
+    if _MODULES not in names and _may_have_modules(snapshot):
+        uncertain.append(_MODULES)
 
-    absent = snapshot.parent.parent / ".no_exist" / snapshot.name
-    if not _has_tokenizer(names, absent):
-        return False
-
-    if _MODULES in names:
-        return _has_modules(snapshot)
-    if (absent / _MODULES).is_file():
-        return True
-    return not _may_have_modules(snapshot)
-
-
-def _has_tokenizer(names: list[str], absent: Path) -> bool:
-    """Return whether the tokenizer's files are there; `absent` has those known not to exist."""
-    if TOKENIZERS[0] in names:
-        return True
-    # vocab.txt alone does not say the casing
-    has_vocabulary = any(name in names for name in TOKENIZERS[1:])
-    wanted = _TOKENIZER_CONFIG if has_vocabulary else TOKENIZERS[0]
-    return wanted in names or (absent / wanted).is_file()
+    is_known = all(_look_up(repo, file, snapshot.name) is not None for file in uncertain)
+    return is_known and (_MODULES not in names or _has_modules(snapshot))
 
 
 def _has_modules(snapshot: Path) -> bool:
@@ -189,7 +184,7 @@ def download(name: ModelName) -> Path:
         with show_progress(False):  # one after the other: Ctrl-C ends it at once
             for file in settings:
                 _download_file(name, commit, file)
-        _mark_absent(root / ".no_exist" / commit, files)
+            _cache_absent(name, commit, files)
 
         config = folder / "config.json"
         if config.is_file() and "model_type" in js.read(config, js.OBJECT):  # KerasHub's has none
@@ -199,7 +194,10 @@ def download(name: ModelName) -> Path:
         if not (folder / weight).is_file():
             _download_weights(name, folder, weight, files[weight])
 
-    _write_ref(root, name, commit)
+    revision = name.revision or "main"
+    if find_snapshot(root, revision) != folder:
+        with explain_errors(name), show_progress(False):
+            _download_file(name, revision, weights[0])  # it is there: only the branch is written
     return folder
 
 
@@ -209,23 +207,14 @@ def _remove_damaged(file: Path, size: int | None) -> None:
         _remove(file)
 
 
-def _mark_absent(absent: Path, files: Collection[str]) -> None:
-    """Note in the folder `absent` which files kbert would look for and the repository lacks."""
+def _cache_absent(name: ModelName, commit: str, files: Collection[str]) -> None:
+    """Have the cache note which files kbert would look for and the repository lacks."""
+    from huggingface_hub import errors
+
     for file in {TOKENIZERS[0], _TOKENIZER_CONFIG, _MODULES} - {*files}:
-        if not (absent / file).is_file():  # else the cache may be read-only
-            absent.mkdir(parents=True, exist_ok=True)
-            (absent / file).touch()
-
-
-def _write_ref(root: Path, name: ModelName, commit: str) -> None:
-    """Let a branch or a tag stand for a commit in the cache."""
-    ref = root / "refs" / (name.revision or "main")
-    known = ""
-    with contextlib.suppress(OSError):
-        known = ref.read_text(encoding="utf-8")
-    if commit not in (name.revision, known):  # else the cache may be read-only
-        ref.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(ref, commit.encode())
+        if _look_up(name.repo, file, commit) is None:
+            with contextlib.suppress(errors.RemoteEntryNotFoundError):
+                _download_file(name, commit, file)
 
 
 def _list_repository(name: ModelName) -> tuple[str, dict]:
@@ -242,11 +231,11 @@ def _list_repository(name: ModelName) -> tuple[str, dict]:
         return info.sha, {file.rfilename: file for file in siblings}
 
 
-def _download_file(name: ModelName, commit: str, file: str) -> None:
+def _download_file(name: ModelName, revision: str, file: str) -> None:
     from huggingface_hub import hf_hub_download
 
     with refuse_other_answers(describe_cached(name)), _check_headers():
-        hf_hub_download(name.repo, file, revision=commit, etag_timeout=_TIMEOUT_S)
+        hf_hub_download(name.repo, file, revision=revision, etag_timeout=_TIMEOUT_S)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ _SETTINGS = re.compile(
     r"|(config_sentence_transformers|kbert_adapter|special_tokens_map|added_tokens|modules)\.json"
     r"|(tokenizer|vocab|task|preprocessor|metadata)\.json|(vocab|merges|vocabulary)\.txt"
 )
-_CONFIGS = ("config.json", "bert_config.json", "adapter_config.json")
+CONFIGS = ("config.json", "bert_config.json", "adapter_config.json")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "assets/tokenizer/vocabulary.txt")
 # one file, then shards: the order in which `weight_files` reads them
 _SAFETENSORS = (
@@ -70,7 +70,7 @@ def has_model(names: Iterable[str]) -> bool:
         path = PurePosixPath(name)
         # Modules after the encoder have a configuration of their own, some of them without weights.
         is_module = re.match(r"[1-9]", str(path.parent))
-        if path.name in _CONFIGS and not is_module:
+        if path.name in CONFIGS and not is_module:
             encoders.add(path.parent)
     return bool(encoders) and encoders <= folders
 

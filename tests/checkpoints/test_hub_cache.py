@@ -1,7 +1,6 @@
 """Models in the caches of Hugging Face and Kaggle, however they came there, without a network."""
 
 import json
-import logging
 import os
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 from helpers.command_line import kbert as run
+from helpers.errors import logged, raises
 from helpers.hub_cache import set_offline
 from helpers.hub_models import BERT, MINILM, check_same, failed_line, write_model
 from helpers.local_hub import Fault
@@ -89,9 +89,9 @@ def test_a_cache_that_cannot_be_written_opens_if_it_is_whole(
     try:
         bert = kbert.load(BERT)
         assert run(capsys, "download", BERT).status == 0
-        with pytest.raises(PermissionError, match="make the folder writable, or set HF_HOME"):
+        with raises(PermissionError, "org/part"):
             kbert.load("org/part")
-        assert "Permission denied" in failed_line(capsys, "inspect", "org/part")
+        assert "org/part" in failed_line(capsys, "inspect", "org/part")
     finally:
         if os.getuid() == 0:
             os.seteuid(0)
@@ -122,22 +122,21 @@ def test_a_cache_with_a_configuration_alone_is_not_a_model(
     assert "incomplete" in run(capsys, "cache").out
     set_offline(monkeypatch)
     no_sockets()
-    with pytest.raises(ConnectionError, match="HF_HUB_OFFLINE"):
+    with raises(ConnectionError, BERT, "HF_HUB_OFFLINE"):
         kbert.load(BERT)
     assert "HF_HUB_OFFLINE" in failed_line(capsys, "inspect", BERT)
 
 
 def test_offline_an_encoder_opens_as_far_as_it_is_cached(
-    hub, minilm_folder, monkeypatch, caplog, no_sockets
+    hub, minilm_folder, monkeypatch, no_sockets
 ):
     """Whether there are modules is not known: transformers fetches none."""
     hub.add(MINILM, minilm_folder)
     fill_by_single_files(MINILM)
     set_offline(monkeypatch)
     no_sockets()
-    with caplog.at_level(logging.WARNING, "kbert"):
+    with logged(MINILM, "HF_HUB_OFFLINE"):
         check_same(kbert.load(MINILM), minilm_folder, sentence=False)
-    assert "HF_HUB_OFFLINE forbids the network" in caplog.text
 
 
 @pytest.mark.parametrize("content", ["/etc", "../../..", ".", ""])
@@ -178,7 +177,7 @@ def test_of_several_snapshots_the_branch_chooses(hub, bert_folder, minilm_folder
     assert kbert.load(cache_of(BERT)).source == f"hf://{BERT}@{new}"
     (cache_of(BERT) / "refs" / "main").unlink()
     line = failed_line(capsys, "inspect", cache_of(BERT))
-    assert "one snapshot" in line and old in line and new in line
+    assert str(cache_of(BERT)) in line and old in line and new in line
 
 
 @pytest.mark.parametrize("mark", ["none", "version", "files"])
@@ -210,7 +209,7 @@ def test_presets_of_keras_hub_open_from_kaggles_cache(hub, no_sockets, monkeypat
 def test_a_preset_that_is_not_cached_needs_kagglehub(hub, no_sockets, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "kagglehub", None)
     no_sockets()
-    with pytest.raises(ImportError, match="kagglehub"):
+    with raises(ImportError, "kagglehub"):
         kbert.load("bert_base_en")
     assert "kagglehub" in failed_line(capsys, "inspect", "bert_base_en")
 

@@ -14,6 +14,7 @@ import huggingface_hub
 import pytest
 from helpers.command_line import kbert as run
 from helpers.damaged_checkpoints import read_files
+from helpers.errors import raises
 from helpers.hub_cache import set_offline, wait_no_longer
 from helpers.hub_models import BERT, MINILM, check_same, failed_line
 from helpers.local_hub import Fault
@@ -130,9 +131,9 @@ def test_a_download_that_breaks_off_is_resumed(bert_hub, bert_folder, monkeypatc
 def test_one_that_breaks_off_for_good_is_one_line(bert_hub, bert_folder, monkeypatch, capsys):
     wait_no_longer(monkeypatch)
     bert_hub.faults[f"/{WEIGHTS}"] = Fault(break_after=0)
-    with pytest.raises(ConnectionError, match=f"the download of {WEIGHTS} of {BERT} broke off"):
+    with raises(ConnectionError, WEIGHTS, BERT):
         kbert.load(BERT)
-    assert "broke off" in failed_line(capsys, "inspect", BERT)
+    assert WEIGHTS in failed_line(capsys, "inspect", BERT)
     bert_hub.faults.clear()
     bert_hub.requests.clear()
     check_same(kbert.load(BERT), bert_folder)
@@ -141,7 +142,7 @@ def test_one_that_breaks_off_for_good_is_one_line(bert_hub, bert_folder, monkeyp
 
 def test_wrong_content_is_refused_and_removed(bert_hub, bert_folder, capsys):
     bert_hub.faults[f"/{WEIGHTS}"] = Fault(wrong=True, times=2)
-    with pytest.raises(OSError, match=f"{WEIGHTS} arrived damaged and was removed: its SHA-256"):
+    with raises(OSError, WEIGHTS, "SHA-256"):
         kbert.load(BERT)
     assert "SHA-256" in failed_line(capsys, "inspect", BERT)
     check_same(kbert.load(BERT), bert_folder)
@@ -168,7 +169,7 @@ def test_a_login_page_in_between_is_one_line(bert_hub, monkeypatch, capsys):
         raise json.JSONDecodeError("Expecting value", "<html>", 0)  # as huggingface_hub raises it
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", answer)
-    assert "login page" in failed_line(capsys, "download", BERT)
+    assert BERT in failed_line(capsys, "download", BERT)
 
 
 def test_a_password_in_the_hubs_address_is_not_printed(bert_hub, monkeypatch, capsys):
@@ -177,46 +178,46 @@ def test_a_password_in_the_hubs_address_is_not_printed(bert_hub, monkeypatch, ca
     line = failed_line(capsys, "download", "org/x")
     assert "s3cret" not in line and "127.0.0.1" in line
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "hub.example.com")
-    assert "must begin with https://" in failed_line(capsys, "download", "org/x")
+    assert "HF_ENDPOINT" in failed_line(capsys, "download", "org/x")
 
 
 def test_what_is_local_is_not_downloaded(bert_hub, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "minilm").mkdir()
     for name in ("minilm", "./minilm", tmp_path / "minilm"):
-        assert "nothing to download" in failed_line(capsys, "download", name)
+        assert f"{name} " in failed_line(capsys, "download", name)
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, PermissionError), (500, ConnectionError)])
 def test_a_files_status_is_in_the_line(bert_hub, monkeypatch, status, error):
     wait_no_longer(monkeypatch)
     bert_hub.faults["/config.json"] = Fault(status=status)
-    with pytest.raises(error, match=f"status {status}"):
+    with raises(error, BERT, status):
         kbert.load(BERT)
 
 
-REFUSALS = {  # options of the repository, token, name, error, what its line says
-    "no such model": ({}, None, "org/other", FileNotFoundError, "check the name"),
-    "no such model, with a token": ({}, "hf_stranger", "org/other", FileNotFoundError, "check the"),
-    "no such branch": ({}, None, "org/m@v9", FileNotFoundError, "no branch, tag or commit 'v9'"),
+REFUSALS = {  # options of the repository, token, name, error, what its line names
+    "no such model": ({}, None, "org/other", FileNotFoundError, "127.0.0.1"),
+    "no such model, with a token": ({}, "hf_stranger", "org/other", FileNotFoundError, "127.0.0.1"),
+    "no such branch": ({}, None, "org/m@v9", FileNotFoundError, "'v9'"),
     "private": ({"private": True}, None, "org/m", FileNotFoundError, "HF_TOKEN"),
-    "private, of others": ({"private": True}, "hf_stranger", "org/m", FileNotFoundError, "private"),
-    "gated": ({"gated": True}, None, "org/m", PermissionError, "is gated: ask for access at http"),
-    "gated, not asked": ({"gated": True}, "hf_stranger", "org/m", PermissionError, "is gated"),
-    "a wrong token": ({}, "hf_wrong", "org/m", PermissionError, "the token"),
+    "private, of others": ({"private": True}, "hf_stranger", "org/m", FileNotFoundError, "token"),
+    "gated": ({"gated": True}, None, "org/m", PermissionError, "/org/m"),
+    "gated, not asked": ({"gated": True}, "hf_stranger", "org/m", PermissionError, "/org/m"),
+    "a wrong token": ({}, "hf_wrong", "org/m", PermissionError, "HF_TOKEN"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_are_one_line(hub, bert_folder, monkeypatch, capsys, case):
-    options, token, name, error, words = REFUSALS[case]
+    options, token, name, error, thing = REFUSALS[case]
     hub.add("org/m", bert_folder, **options)
     if token:
         monkeypatch.setenv("HF_TOKEN", token)
-    with pytest.raises(error, match=words):
+    with raises(error, thing):
         kbert.load(name)
     line = failed_line(capsys, "download", name)
-    assert words in line and name.split("@")[0] in line
+    assert thing in line and name.split("@")[0] in line
     assert not hub.sent()
 
 
@@ -256,14 +257,13 @@ def test_addresses_of_data_sets_give_the_command_that_downloads_them(hub, addres
     from huggingface_hub.constants import REPO_TYPES_URL_PREFIXES
 
     kinds = {prefix: kind for kind, prefix in REPO_TYPES_URL_PREFIXES.items()}
-    command = f"hf download owner/reviews .*--repo-type {kinds['datasets/']}"
-    with pytest.raises(ValueError, match=command):
+    command = "hf download owner/reviews", f"--repo-type {kinds['datasets/']}"
+    with raises(ValueError, *command):
         kbert.load(address)
     if address.startswith("hf:"):
-        with pytest.raises(ValueError, match=command) as raised:
+        parts = address.split("reviews")[1].replace("@", " ").replace("/t", " t").split()
+        with raises(ValueError, *command, *[part.strip("/") for part in parts]):
             kbert.train_vocab(address, 90, tmp_path / "out")
-        for part in address.split("reviews")[1].replace("@", " ").replace("/t", " t").split():
-            assert part.strip("/") in str(raised.value)
     assert not hub.requests
 
 
@@ -272,7 +272,7 @@ def test_a_model_without_weights_is_refused(hub, tmp_path, capsys):
     (tmp_path / "model.onnx").write_bytes(b"1")
     hub.add("org/m", tmp_path)
     line = failed_line(capsys, "download", "org/m")
-    assert "no weights that kbert reads" in line and "model.onnx" in line
+    assert "org/m" in line and "model.onnx" in line
     assert not hub.sent()
 
 
@@ -288,7 +288,7 @@ def test_a_silent_hub_is_one_line_within_ten_seconds(bert_hub, monkeypatch, caps
     bert_hub.faults[address] = Fault(silent=True)
     start = time.monotonic()
     line = failed_line(capsys, "download", BERT)
-    assert ("broke off" if address == "/cdn/" else "cannot be reached") in line
+    assert (WEIGHTS if address == "/cdn/" else "127.0.0.1") in line
     assert time.monotonic() - start < 5
 
 
@@ -300,18 +300,18 @@ def test_no_network_is_one_line_within_ten_seconds(hub, monkeypatch, capsys):
         patch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{port}")
         patch.setattr(huggingface_hub.hf_api.api, "endpoint", f"http://127.0.0.1:{port}")
         start = time.monotonic()
-        with pytest.raises(ConnectionError, match="on a machine with a network, run"):
+        with raises(ConnectionError, BERT, "kbert download"):
             kbert.load(BERT)
         minilm = "sentence-transformers/all-MiniLM-L6-v2"
-        assert "or install it from PyPI: docs/" in failed_line(capsys, "inspect", minilm)
-        assert "cannot be reached" in failed_line(capsys, "inspect", BERT)
+        assert "docs/how_to/get_a_model.md" in failed_line(capsys, "inspect", minilm)
+        assert f"127.0.0.1:{port}" in failed_line(capsys, "inspect", BERT)
         assert time.monotonic() - start < 10
     hub.faults["/"] = Fault(status=503)
-    assert "status 503" in failed_line(capsys, "inspect", BERT)
+    assert "503" in failed_line(capsys, "inspect", BERT)
     before = len(hub.requests)
     set_offline(monkeypatch)
     line = failed_line(capsys, "inspect", BERT)
-    assert "HF_HUB_OFFLINE forbids the network: unset it, or" in line and "kbert download" in line
+    assert "HF_HUB_OFFLINE" in line and "kbert download" in line
     assert len(hub.requests) == before
 
 
@@ -325,7 +325,7 @@ def test_huggingface_hubs_warnings_are_not_printed(bert_hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
     done = subprocess.run([*command[:-1], "org/other"], capture_output=True, text=True, timeout=10)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert done.stderr.startswith("kbert: 'org/other' is not a local path")
+    assert done.stderr.startswith("kbert: 'org/other'")
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -343,13 +343,13 @@ def test_a_full_disk_is_one_line(bert_hub, bert_folder, capsys):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(OSError, match="free space"):
+        with raises(OSError, BERT, "File too large"):
             kbert.load(BERT)
         line = failed_line(capsys, "download", BERT)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
-    assert "File too large" in line and "free space" in line
+    assert "File too large" in line and BERT in line
     kept = [path for path in Path(os.environ["HF_HUB_CACHE"]).rglob("*") if path.is_file()]
     assert not [path for path in kept if path.stat().st_size > 10_000]  # no part of the weights
     check_same(kbert.load(BERT), bert_folder)
@@ -384,7 +384,7 @@ def test_failed_save_leaves_the_address_of_a_download(bert_hub, tmp_path):
     (out / "tokenizer_config.json").unlink()
     (out / "tokenizer_config.json").mkdir()
     before = read_files(out)
-    with pytest.raises(OSError, match="tokenizer_config"):
+    with raises(OSError, "tokenizer_config.json"):
         kbert.save(bert, out, overwrite=True)
     assert read_files(out) == before
 

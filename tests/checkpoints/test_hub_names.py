@@ -1,10 +1,10 @@
 """Names of models: what is one, what is a path, and every command that takes a checkpoint."""
 
-import logging
 import shutil
 
 import pytest
 from helpers.command_line import kbert as run
+from helpers.errors import logged, raises
 from helpers.hub_models import BERT, failed_line
 from helpers.labelled_texts import write_texts
 from helpers.marks import full
@@ -56,24 +56,23 @@ def test_what_can_only_be_a_path_is_no_name():
 
 @pytest.mark.parametrize("text", MALFORMED)
 def test_malformed_addresses_are_refused(text, capsys):
-    with pytest.raises(ValueError, match="an address of a model must be like"):
+    with raises(ValueError, text):
         kbert.load(text)
     assert text in failed_line(capsys, "inspect", text)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_revision_is_no_path(revision):
-    with pytest.raises(ValueError, match=r"must follow @|must be like"):
-        kbert.load(f"bert-base-uncased@{revision}")
+    for name in ("bert-base-uncased", "hf://org/name"):
+        with raises(ValueError, f"{name}@{revision}"):
+            kbert.load(f"{name}@{revision}")
     with pytest.raises((ValueError, OSError)):
         kbert.load(f"org/name@{revision}")
-    with pytest.raises(ValueError, match="must be like"):
-        kbert.load(f"hf://org/name@{revision}")
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_has_no_weights_and_the_line_names_those_of_google(preset):
-    with pytest.raises(FileNotFoundError, match="is a configuration without weights") as caught:
+    with raises(FileNotFoundError, preset) as caught:
         kbert.load(preset)
     name = str(caught.value).split("load('")[1].split("'")[0]
     row = next(row for row in list_known_models().values() if row["name"] == name)
@@ -86,29 +85,26 @@ def test_a_preset_has_no_weights_and_the_line_names_those_of_google(preset):
 def test_a_name_with_a_slip_is_answered_with_the_right_one(hub, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "minilm").mkdir()
-    assert "did you mean" not in failed_line(capsys, "inspect", "minlm")
+    assert "minilm" not in failed_line(capsys, "inspect", "minlm")
     (tmp_path / "minilm" / "config.json").write_text("{}")
-    assert "'minlm' is not a local path" in failed_line(capsys, "inspect", "minlm")
-    assert "did you mean minilm?" in failed_line(capsys, "inspect", "minlm")
+    line = failed_line(capsys, "inspect", "minlm")
+    assert "'minlm'" in line and " minilm?" in line
     line = failed_line(capsys, "inspect", "./minlm")
-    assert line.endswith("./minlm: there is no such file or folder: did you mean ./minilm?\n")
+    assert "./minlm:" in line and " ./minilm?" in line
     assert "bert-large-cased" in failed_line(capsys, "inspect", "bert-large-casd")
-    assert "has an owner, such as" in failed_line(capsys, "inspect", "wholly-other")
+    assert "wholly-other" in failed_line(capsys, "inspect", "wholly-other")
     assert hub.requests == []
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", BERT])
-def test_a_path_goes_before_a_name_and_a_message_says_so(
-    hub, saved, tmp_path, monkeypatch, caplog, name
-):
+def test_a_path_goes_before_a_name_and_a_message_says_so(hub, saved, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(saved[0] / "encoder", tmp_path / name)
     hub.add(BERT, saved[0] / "pretraining")
     fetching._warn_of_namesake.cache_clear()
-    with caplog.at_level(logging.WARNING, "kbert"):
+    with logged(f"{name} ", f"hf://{BERT}"):
         bert = kbert.load(name)
     assert bert.head == "encoder" and bert.source is None and hub.requests == []
-    assert f"{name} is read from the local path of this name (hf://{BERT} means" in caplog.text
     assert kbert.load(f"hf://{BERT}").head == "pretraining"
 
 
@@ -127,7 +123,7 @@ def test_an_abbreviated_commit_is_found_in_the_cache(hub, saved, capsys):
     kbert.download(BERT)
     assert kbert.load(f"{BERT}@{commit[:8]}").source == f"hf://{BERT}@{commit}"
     line = failed_line(capsys, "inspect", f"{BERT}@nope")
-    assert "no branch, tag or commit 'nope'" in line
+    assert BERT in line and "'nope'" in line
 
 
 def test_a_model_of_another_family_is_refused_before_its_weights(hub, saved, tmp_path, capsys):

@@ -16,7 +16,7 @@ CHUNK = 1 << 16
 
 
 class _Refusal(Exception):
-    """An answer with an HTTP status of failure, a message, and the hub's code for it."""
+    """An answer with an HTTP status of failure, a message, the hub's code for it, the commit."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -46,8 +46,8 @@ class Handler(BaseHTTPRequestHandler):
             self.answer()
         except _Refusal as refusal:
             status, message, *code = refusal.args
-            headers = {"X-Error-Message": message} | ({"X-Error-Code": code[0]} if code else {})
-            self.send(status, {"error": message}, headers)
+            headers = dict(zip(("X-Error-Code", "X-Repo-Commit"), code, strict=False))
+            self.send(status, {"error": message}, headers | {"X-Error-Message": message})
 
     do_HEAD = do_POST = do_PUT = do_GET
 
@@ -133,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
             raise _Refusal(403, message, "GatedRepo")
         commit = self.commit_of(repository, revision)
         if (file := repository.commits[commit].get(path)) is None:
-            raise _Refusal(404, "Entry not found", "EntryNotFound")
+            raise _Refusal(404, "Entry not found", "EntryNotFound", commit)
         headers = {"X-Repo-Commit": commit, "ETag": f'"{file.oid}"', "Accept-Ranges": "bytes"}
         if file.sha256 is None:
             return self.send_file(file, headers)
