@@ -124,9 +124,11 @@ def prepare(
     on_tensorflow = keras.backend.backend() == "tensorflow"
     sizes = {name: options.pop(name) for name in ("seq_len", "max_predictions")}
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
-    optimizer = Optimizer(options.pop("optimizer", "adamw"), total_steps=1000)
+    optimizer_name = options.pop("optimizer", "adamw")
+    optimizer = Optimizer(optimizer_name, total_steps=1000)
     backend = _start_backend(mesh, on_tensorflow)
-    engine = Engine(backend, build(spec.for_training()), optimizer, **options)
+    model = build(spec.for_training())
+    engine = Engine(backend, model, optimizer, **options)
 
     batch = _make_batch(engine.model, batch_size)
     values = _lay(mesh, engine.state.values())
@@ -144,7 +146,8 @@ def prepare(
         (seeds,) = seeds  # of the one replica
     function = jax.jit(function, donate_argnums=0)
     arrays = _lay(mesh, arrays, None, "batch")
-    return function, (values, [], arrays, _lay(mesh, seeds))
+    seeds = _lay(mesh, seeds)
+    return function, (values, [], arrays, seeds)
 
 
 def _start_backend(mesh, on_tensorflow: bool) -> Backend:

@@ -208,11 +208,14 @@ def add(total, new):
 def join(arrays: list, numbers: Sequence[int], function: Callable) -> list:
     """Return the arrays, after a function of those with the numbers, side by side in one vector."""
     chosen = [arrays[number] for number in numbers]
-    ends = list(itertools.accumulate(math.prod(array.shape) for array in chosen))
     flat = [ops.reshape(array, (-1,)) for array in chosen]
     vector = function(ops.concatenate(flat))
+
+    sizes = [math.prod(array.shape) for array in chosen]
+    ends = list(itertools.accumulate(sizes))
+    parts = ops.split(vector, ends[:-1])
     joined = list(arrays)
-    for number, part in zip(numbers, ops.split(vector, ends[:-1]), strict=True):
+    for number, part in zip(numbers, parts, strict=True):
         joined[number] = ops.reshape(part, arrays[number].shape)
     return joined
 
@@ -236,10 +239,12 @@ def compute_norm(gradients: list):
     def compute_norms(gradient):
         if math.prod(gradient.shape) < LARGE:
             return ops.reshape(gradient, (-1,))
-        first, last = gradient.shape[0], gradient.shape[-1]
+        first = gradient.shape[0]
+        last = gradient.shape[-1]
         shape = (first, -1) if first >= _ROWS else (-1, last)
         rows = ops.reshape(gradient, shape)
-        return ops.sqrt(ops.sum(ops.square(rows), -1))
+        squares = ops.sum(ops.square(rows), -1)
+        return ops.sqrt(squares)
 
     norms = ops.concatenate([compute_norms(gradient) for gradient in gradients])
     return ops.sqrt(ops.sum(ops.square(norms)))
