@@ -84,13 +84,17 @@ def estimate_gpu(text: str, chip) -> dict:
     kernels: dict = {}
     flops = 0
     for kernel in gpu_text.kernels(text, chip, hlo_text.SCOPES):
-        spent = kernel.times * kernel.seconds
+        times = kernel.times
+        spent = times * kernel.seconds
+        flops += times * kernel.flops
+
         count, moved, seconds = kernels.get(kernel.kind, (0, 0, 0.0))
-        moved += kernel.times * kernel.moved
-        kernels[kernel.kind] = count + kernel.times, moved, seconds + spent
+        moved += times * kernel.moved
+        kernels[kernel.kind] = count + times, moved, seconds + spent
+
         if kernel.part in estimate:  # what goes between GPUs is not estimated
-            estimate[kernel.part][kernel.flops == 0] += spent
-        flops += kernel.times * kernel.flops
+            is_product = kernel.flops > 0
+            estimate[kernel.part][0 if is_product else 1] += spent
     return {"flops": flops, "estimate": estimate, "kernels": kernels}
 
 

@@ -119,8 +119,8 @@ def _normalize_points(normalizer: tokenizers.normalizers.Normalizer) -> Iterator
 
         text = _BETWEEN.join(["", *points, ""])
         normalized = normalizer.normalize_str(text)
-        parts = _unify_spaces(normalized).split(_BETWEEN)
-        yield from zip(points, parts[1:-1], strict=True)
+        replacements = _unify_spaces(normalized).split(_BETWEEN)
+        yield from zip(points, replacements[1:-1], strict=True)
 
 
 def _unify_spaces(text: str) -> str:

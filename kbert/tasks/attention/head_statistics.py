@@ -85,9 +85,9 @@ def _describe_head(
 
     entropies = (probs * -logarithms).sum(-1)
     mean_distances = (probs * distances).sum(-1)
-    return HeadStatistics(
-        layer, head, float(entropies.mean()), float(mean_distances.mean()), shares
-    )
+    entropy = float(entropies.mean())
+    distance = float(mean_distances.mean())
+    return HeadStatistics(layer, head, entropy, distance, shares)
 
 
 def find_telling_head(statistics: Sequence[HeadStatistics]) -> HeadStatistics:

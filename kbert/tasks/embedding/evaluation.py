@@ -48,7 +48,8 @@ class EmbeddingEvaluation(Evaluation):
             unit = _scale_to_one(embeddings)
             return describe_similarities(self.kind, self.records, self.examples, unit)
 
-        return self.measure_user_metrics(collect_metrics(scores), scores, pairs, pairs, describe)
+        metrics = collect_metrics(scores)
+        return self.measure_user_metrics(metrics, scores, pairs, pairs, describe)
 
 
 def pair_cosines(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Pairs | None:

@@ -213,10 +213,10 @@ def join(arrays: list, numbers: Sequence[int], function: Callable) -> list:
 
     sizes = [math.prod(array.shape) for array in chosen]
     ends = list(itertools.accumulate(sizes))
-    parts = ops.split(vector, ends[:-1])
+    pieces = ops.split(vector, ends[:-1])
     joined = list(arrays)
-    for number, part in zip(numbers, parts, strict=True):
-        joined[number] = ops.reshape(part, arrays[number].shape)
+    for number, piece in zip(numbers, pieces, strict=True):
+        joined[number] = ops.reshape(piece, arrays[number].shape)
     return joined
 
 

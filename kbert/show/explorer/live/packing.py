@@ -92,8 +92,8 @@ def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     np.divide(groups, units, out=quotients, where=units > 0)
     rounded = np.rint(quotients)
     numbers = np.clip(rounded, -_LARGEST, _LARGEST)
-    rows = numbers.astype("int8").reshape(height, -1)
-    return scales, np.ascontiguousarray(rows[:, :columns])
+    padded_numbers = numbers.astype("int8").reshape(height, -1)
+    return scales, np.ascontiguousarray(padded_numbers[:, :columns])
 
 
 def _pad(data: bytes) -> bytes:
