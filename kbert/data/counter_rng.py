@@ -47,10 +47,14 @@ def heads(keys: np.ndarray, purpose: int, coins: np.ndarray) -> np.ndarray:
     key = np.repeat(np.arange(len(coins)), counts)
     number = np.arange(len(key)) - np.repeat(firsts, counts)
 
-    bits = fork(fork(keys, purpose)[key], number)
+    purpose_keys = fork(keys, purpose)
+    bits = fork(purpose_keys[key], number)
     left = coins[key] - 64 * number
     unused = 64 - np.minimum(left, 64)
     bits >>= unused.astype(np.uint64)
+
     octets = bits.view(np.uint8).reshape(-1, 8)
-    ones = np.unpackbits(octets, axis=1).sum(1)
-    return np.bincount(key, weights=ones, minlength=len(coins)).astype(np.int64)
+    set_bits = np.unpackbits(octets, axis=1)
+    heads_per_number = set_bits.sum(1)
+    totals = np.bincount(key, weights=heads_per_number, minlength=len(coins))
+    return totals.astype(np.int64)

@@ -88,22 +88,24 @@ def kernels(text: str, accelerator: Accelerator, scopes: Mapping[str, str]) -> I
         if opcode in _NO_KERNEL or instruction.collective or opcode.endswith("-done"):
             continue
 
-        names = list(dict.fromkeys(_find_operands(instruction)))
-        operands = {name: shapes.get(name, "") for name in names}
+        operands = {name: shapes.get(name, "") for name in _find_operands(instruction)}
+        operand_shapes = list(operands.values())
         match = _TARGET.search(instruction.text)
         target = match[1] if match else ""
         moved = _count_moved(instruction, target, operands, bodies)
-        kind, flops, share = _product(instruction, target, list(operands.values()))
+        kind, flops, share = _product(instruction, target, operand_shapes)
         sort = _find_sort(instruction, bodies)
         if sort is not None:
             kind = "sort"
             times = times * _count_passes(sort)
 
         peak = accelerator.peak_flops * share
-        first = next(iter(operands.values()), "f32")
-        if first.startswith("f32"):
+        is_float32 = not operands or operand_shapes[0].startswith("f32")
+        if is_float32:
             peak /= 2
-        seconds = max(moved / accelerator.bandwidth, flops / peak) + LAUNCH
+        memory_seconds = moved / accelerator.bandwidth
+        seconds = max(memory_seconds, flops / peak) + LAUNCH
+
         part = instruction.find_part(scopes)
         yield Kernel(kind, part, times, moved, flops, seconds, instruction.name)
 
@@ -175,14 +177,17 @@ def _product(instruction: Instruction, target: str, operands: list[str]) -> tupl
     kind = target or re.sub(r"[\d.]+", "", instruction.name)
     contracted = _CONTRACTED.search(instruction.text)
     if target and contracted:
-        left = _dimensions(operands[0])[0]
+        left, *_ = _dimensions(operands[0])
         axes = re.findall(r"\d+", contracted[1])
         sizes = [left[int(axis)] for axis in axes]
-        num_results = math.prod(_dimensions(instruction.shape)[0])
-        return kind, 2 * num_results * math.prod(sizes), PRODUCTS
+        products_per_result = math.prod(sizes)
 
-    triton = _TRITON.search(instruction.text) if target.endswith("triton") else None
-    if triton:
+        result, *_ = _dimensions(instruction.shape)
+        flops = 2 * math.prod(result) * products_per_result
+        return kind, flops, PRODUCTS
+
+    triton = _TRITON.search(instruction.text)
+    if triton and target.endswith("triton"):
         name = triton[1]
         flops = _count_attention_flops(name, operands) if name in _ATTENTION else 0
         return name.strip("_"), flops, ATTENTION

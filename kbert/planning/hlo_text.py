@@ -154,9 +154,13 @@ def cycles(text: str, scopes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
     """Sum estimated cycles by part of `scopes`: (products with what is fused, all else)."""
     sums: Counter = Counter()
     for instruction, times, products in run(text):
-        sums[instruction.find_part(scopes), products] += instruction.cycles * times
-    names = (*dict.fromkeys(scopes.values()), "collectives", "other")
-    return {name: (sums[name, True], sums[name, False]) for name in names}
+        part = instruction.find_part(scopes)
+        sums[part, products] += instruction.cycles * times
+
+    cycles_of_parts = {}
+    for part in (*scopes.values(), "collectives", "other"):
+        cycles_of_parts[part] = sums[part, True], sums[part, False]
+    return cycles_of_parts
 
 
 def collectives(text: str) -> dict[str, tuple[int, int]]:

@@ -84,13 +84,17 @@ def estimate_gpu(text: str, chip) -> dict:
     kernels: dict = {}
     flops = 0
     for kernel in gpu_text.kernels(text, chip, hlo_text.SCOPES):
-        spent = kernel.times * kernel.seconds
+        times = kernel.times
+        spent = times * kernel.seconds
+        flops += times * kernel.flops
+
         count, moved, seconds = kernels.get(kernel.kind, (0, 0, 0.0))
-        moved += kernel.times * kernel.moved
-        kernels[kernel.kind] = count + kernel.times, moved, seconds + spent
+        moved += times * kernel.moved
+        kernels[kernel.kind] = count + times, moved, seconds + spent
+
         if kernel.part in estimate:  # what goes between GPUs is not estimated
-            estimate[kernel.part][kernel.flops == 0] += spent
-        flops += kernel.times * kernel.flops
+            is_product = kernel.flops > 0
+            estimate[kernel.part][0 if is_product else 1] += spent
     return {"flops": flops, "estimate": estimate, "kernels": kernels}
 
 
@@ -124,9 +128,11 @@ def prepare(
     on_tensorflow = keras.backend.backend() == "tensorflow"
     sizes = {name: options.pop(name) for name in ("seq_len", "max_predictions")}
     spec = GraphSpec(BertConfig(**config), head, dtype=precision, **sizes)
-    optimizer = Optimizer(options.pop("optimizer", "adamw"), total_steps=1000)
+    optimizer_name = options.pop("optimizer", "adamw")
+    optimizer = Optimizer(optimizer_name, total_steps=1000)
     backend = _start_backend(mesh, on_tensorflow)
-    engine = Engine(backend, build(spec.for_training()), optimizer, **options)
+    model = build(spec.for_training())
+    engine = Engine(backend, model, optimizer, **options)
 
     batch = _make_batch(engine.model, batch_size)
     values = _lay(mesh, engine.state.values())
@@ -144,7 +150,8 @@ def prepare(
         (seeds,) = seeds  # of the one replica
     function = jax.jit(function, donate_argnums=0)
     arrays = _lay(mesh, arrays, None, "batch")
-    return function, (values, [], arrays, _lay(mesh, seeds))
+    seeds = _lay(mesh, seeds)
+    return function, (values, [], arrays, seeds)
 
 
 def _start_backend(mesh, on_tensorflow: bool) -> Backend:

@@ -88,25 +88,45 @@ def collapse_blocks(layers: Sequence[Row]) -> tuple[tuple[Row, ...], int]:
     """
     blocks: dict[int, list[Row]] = {}
     for row in layers:
-        blocks.setdefault(names.block_of(row.layer), []).append(row)
+        number = names.block_of(row.layer)
+        blocks.setdefault(number, []).append(row)
     outside = blocks.pop(0, [])
     count = len(blocks)
-
-    alike = {_rename_block(number, block) for number, block in blocks.items()}
-    if count < 2 or len(alike) > 1:
-        return tuple(layers), 0
-    (block_n,) = alike
     last = names.encoder_output(count)
-    blocks_read = {source for source in _list_sources(outside) if names.block_of(source)}
-    if _PREVIOUS not in _list_sources(block_n) or blocks_read - {last}:
+
+    block_n = _find_common_block(blocks, outside, last)
+    if block_n is None:
         return tuple(layers), 0
 
     shape = block_n[-1].output_shape
-    inside = [Row(_INPUT_N, _HIDDEN_STATES, shape, 0, f"{names.EMBEDDING_NORM}[0][0]")]
+    embeddings = f"{names.EMBEDDING_NORM}[0][0]"
+    inside = [Row(_INPUT_N, _HIDDEN_STATES, shape, 0, embeddings)]
     inside += [_rename(row, {_PREVIOUS: _INPUT_N}) for row in block_n]
     outside = [_rename(row, {last: _OUTPUT_N}) for row in outside]
-    first = next(place for place, row in enumerate(layers) if names.block_of(row.layer))
+
+    numbers = [names.block_of(row.layer) for row in layers]
+    first = next(index for index, number in enumerate(numbers) if number)
     return (*outside[:first], *inside, *outside[first:]), count
+
+
+def _find_common_block(
+    blocks: dict[int, list[Row]], outside: Sequence[Row], last: str
+) -> tuple[Row, ...] | None:
+    """Return the rows of block n that stand for all blocks; None if no such rows can.
+
+    `outside` are the rows of no block, and `last` is the output of the last block.
+    """
+    alike = {_rename_block(number, block) for number, block in blocks.items()}
+    if len(blocks) < 2 or len(alike) > 1:
+        return None
+
+    (block_n,) = alike
+    if _PREVIOUS not in _list_sources(block_n):
+        return None
+    for source in _list_sources(outside):
+        if names.block_of(source) and source != last:
+            return None
+    return block_n
 
 
 def _rename_block(number: int, block: Sequence[Row]) -> tuple[Row, ...]:

@@ -56,26 +56,37 @@ def compare_heads(
     seq_len = require_positive("seq_len", seq_len)
     heads = config.num_attention_heads
     size = config.head_size
-    x = np.random.default_rng(0).standard_normal((seq_len, config.hidden_size), "float32")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((seq_len, config.hidden_size), "float32")
     compute = _compute_with_keras if built else _compute_with_numpy
     kernels, output_kernel, output = compute(x, heads, size)
 
     differences = {}
     projected = []  # by query, key and value: A times (S, D)
     for name, kernel in zip(MATRICES, kernels, strict=True):  # (H, A, D)
-        whole = x @ kernel.reshape(config.hidden_size, heads * size)  # (S, H)
+        matrix = kernel.reshape(config.hidden_size, heads * size)
         by_head = [x @ kernel[:, head] for head in range(heads)]
+        joined = np.concatenate(by_head, -1)  # (S, H)
+        initial = name[0].upper()
+        differences[f"W_{initial}"] = _find_largest_difference(x @ matrix, joined)
         projected.append(by_head)
-        difference = np.abs(whole - np.concatenate(by_head, -1)).max()
-        differences[f"W_{name[0].upper()}"] = float(difference)
 
-    summed = np.zeros_like(output)
+    summed = np.zeros_like(output)  # a new layer's biases are 0
     for head, (query, key, value) in enumerate(zip(*projected, strict=True)):
-        summed = summed + _attend(query, key, value) @ output_kernel[head]
-    differences["layer"] = float(np.abs(output - summed).max())  # a new layer's biases are 0
+        context = _attend(query, key, value)
+        summed = summed + context @ output_kernel[head]
+    differences["layer"] = _find_largest_difference(output, summed)
 
-    slices = tuple((head + 1, head * size, (head + 1) * size - 1) for head in range(heads))
-    return HeadsReport(config, slices, differences, built)
+    slices = []
+    for head in range(heads):
+        first = head * size
+        last = first + size - 1
+        slices.append((head + 1, first, last))
+    return HeadsReport(config, tuple(slices), differences, built)
+
+
+def _find_largest_difference(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.abs(a - b).max())
 
 
 def _compute_with_keras(x, heads: int, size: int):
@@ -93,17 +104,28 @@ def _compute_with_keras(x, heads: int, size: int):
 
 def _compute_with_numpy(x, heads: int, size: int):
     """Compute the same with NumPy: all heads at once, with whole matrices."""
-    random, hidden = np.random.default_rng(1), x.shape[-1]
+    rng = np.random.default_rng(1)
+    hidden = x.shape[-1]
+    columns = heads * size
     width = np.float32((12 / hidden) ** 0.5)  # of a uniform distribution of variance 1/H
 
     def draw(*shape):  # a normal distribution takes five times as long
-        return (random.random(shape, "float32") - np.float32(0.5)) * width
+        numbers = rng.random(shape, "float32")
+        return (numbers - np.float32(0.5)) * width
 
-    kernels, output_kernel = draw(3, hidden, heads, size), draw(heads, size, hidden)
-    whole = [x @ kernel.reshape(hidden, heads * size) for kernel in kernels]  # (S, A·D)
-    query, key, value = (part.reshape(-1, heads, size).swapaxes(0, 1) for part in whole)
-    context = _attend(query, key, value).swapaxes(0, 1).reshape(-1, heads * size)
-    return kernels, output_kernel, context @ output_kernel.reshape(heads * size, hidden)
+    def project(kernel):
+        whole = x @ kernel.reshape(hidden, columns)  # (S, A·D)
+        by_head = whole.reshape(-1, heads, size)
+        return by_head.swapaxes(0, 1)  # (A, S, D)
+
+    kernels = draw(3, hidden, heads, size)
+    output_kernel = draw(heads, size, hidden)
+    query, key, value = [project(kernel) for kernel in kernels]
+
+    context = _attend(query, key, value)  # (A, S, D)
+    joined = context.swapaxes(0, 1).reshape(-1, columns)
+    output = joined @ output_kernel.reshape(columns, hidden)
+    return kernels, output_kernel, output
 
 
 def _attend(query, key, value):

@@ -152,30 +152,38 @@ def _compare(step: "CompiledUpdate") -> str:
 
     fixed = plan.memory.weights + plan.memory.moments
     rest = plan.memory.total - fixed
-    pairs = {
-        "weights, moments, batch, MiB": (step.arguments / 2**20, fixed / 2**20),
-        "gradients, activations, MiB": ((step.temporary + step.outputs) / 2**20, rest / 2**20),
-        "all, MiB": (step.memory / 2**20, plan.memory.total / 2**20),
-        f"GFLOP{of_turns}": (step.flops / 1e9, flops / 1e9),
-    }
-    lines: list[Sequence[str]] = [("OF A CHIP", "compiler", "accounting", "ratio")]
-    for name, (compiled, counted) in pairs.items():
-        ratio = f"{compiled / counted:.2f}"
-        lines.append((name, f"{compiled:,.1f}", f"{counted:,.1f}", ratio))
+    compiled_rest = step.temporary + step.outputs
+    lines: list[Sequence[str]] = [
+        ("OF A CHIP", "compiler", "accounting", "ratio"),
+        _write_pair("weights, moments, batch, MiB", step.arguments, fixed, 2**20),
+        _write_pair("gradients, activations, MiB", compiled_rest, rest, 2**20),
+        _write_pair("all, MiB", step.memory, plan.memory.total, 2**20),
+        _write_pair(f"GFLOP{of_turns}", step.flops, flops, 1e9),
+    ]
 
     text = align(lines)
     note = _NOTES.get(plan.devices.accelerator.name)
     return f"{text}\n{note}" if note else text
 
 
+def _write_pair(name: str, compiled: float, counted: float, unit: float) -> Sequence[str]:
+    """Return a line of the compiler's and the accounting's numbers, in a unit, and their ratio."""
+    compiled = compiled / unit
+    counted = counted / unit
+    return name, f"{compiled:,.1f}", f"{counted:,.1f}", f"{compiled / counted:.2f}"
+
+
 def _kernels(step: "CompiledUpdate") -> str:
     lines: list[Sequence[str]] = [("KERNELS", "number", "GiB", "ms")]
     slowest = sorted(step.kernels.items(), key=lambda item: item[1][2], reverse=True)
     entries = slowest[:_KINDS]
-    entries.append(("others", _add_kernels(slowest[_KINDS:])))
+    rest = slowest[_KINDS:]
+    entries.append(("others", _add_kernels(rest)))
     entries.append(("all", _add_kernels(slowest)))
     for kind, (count, moved, seconds) in entries:
-        lines.append((kind, f"{count:,}", f"{moved / 2**30:,.2f}", f"{seconds * 1e3:,.2f}"))
+        gib = f"{moved / 2**30:,.2f}"
+        milliseconds = f"{seconds * 1e3:,.2f}"
+        lines.append((kind, f"{count:,}", gib, milliseconds))
     return align(lines)
 
 

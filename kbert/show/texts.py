@@ -189,10 +189,18 @@ def _training_memory(variants: Mapping[str, Account]) -> list[str]:
     for dtype in DTYPES:
         for name, variant in variants.items():
             memory = _change(variant, dtype=dtype).memory
-            sizes = [memory.weights, memory.gradients, memory.adam, memory.activations]
-            cells = [f"{size / 2**20:,.1f}" for size in [*sizes, memory.total]]
-            table.append((f"{dtype} {name}".strip(), *cells))
-    return [_align_line(line, (22, 10, 11, 10, 13, 12)) for line in table]
+            sizes = [
+                memory.weights,
+                memory.gradients,
+                memory.adam,
+                memory.activations,
+                memory.total,
+            ]
+            cells = [f"{size / 2**20:,.1f}" for size in sizes]
+            label = f"{dtype} {name}".strip()
+            table.append((label, *cells))
+    widths = (22, 10, 11, 10, 13, 12)
+    return [_align_line(line, widths) for line in table]
 
 
 def _change(full: Account, **changes) -> Account:

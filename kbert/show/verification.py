@@ -258,15 +258,25 @@ def _compare_weights(model, config: BertConfig) -> Comparison:
     if names.POOLER not in layers:
         entries = [entry for entry in entries if entry.layer != names.POOLER]
     differences = []
-    for entry, parameter in zip(entries, weight_names.named_parameters(config), strict=False):
-        where = f"{entry.layer}/{entry.variable}"
-        weights = layers[entry.layer].weights if entry.layer in layers else ()
-        weight = next((w for w in weights if w.path.endswith(f"/{entry.variable}")), None)
-        count = None if weight is None else math.prod(weight.shape)
+    parameters = weight_names.named_parameters(config)
+    for entry, parameter in zip(entries, parameters, strict=False):
+        count = None
+        layer = layers.get(entry.layer)
+        if layer is not None:
+            count = _count_variable(layer, entry.variable)
         if count != parameter.numel:
+            where = f"{entry.layer}/{entry.variable}"
             differences.append(Difference(where, "parameters", parameter.numel, count))
     amount = f"{len(entries)} variables"
     return Comparison("graph", "transformers' parameters", amount, tuple(differences))
+
+
+def _count_variable(layer, name: str) -> int | None:
+    """Return the number of parameters of a layer's variable; None if it has no such variable."""
+    for weight in layer.weights:
+        if weight.path.endswith(f"/{name}"):
+            return math.prod(weight.shape)
+    return None
 
 
 def _compare_documents(model, config: BertConfig) -> list[Comparison]:
@@ -296,14 +306,20 @@ def _compare_documents(model, config: BertConfig) -> list[Comparison]:
 def _compare_parameters(config: BertConfig) -> list[Comparison]:
     """Compare with transformers' list of parameters for this configuration, if there is one."""
     documents = {"base_uncased": "bert-base-uncased", "large_uncased": "bert-large-uncased"}
-    preset = next((name for name in documents if _sizes(get_config(name)) == _sizes(config)), None)
-    if preset is None:
+    sizes = _sizes(config)
+    presets = [name for name in documents if _sizes(get_config(name)) == sizes]
+    if not presets:
         return []
-    expected, computed = reference.named_parameters(preset), weight_names.named_parameters(config)
+
+    preset = presets[0]
+    expected = reference.named_parameters(preset)
+    computed = weight_names.named_parameters(config)
     differences = list(_unequal(preset, "named parameters", len(expected), len(computed)))
     for wanted, value in zip(expected, computed, strict=False):
         differences += _unequal(wanted.parameter, "entry", wanted, value)
-    amount = f"{len(expected)} parameters, {sum(entry.numel for entry in expected):,}"
+
+    total = sum(entry.numel for entry in expected)
+    amount = f"{len(expected)} parameters, {total:,}"
     return [Comparison("closed forms", documents[preset], amount, tuple(differences))]
 
 

@@ -135,11 +135,15 @@ class Engine:
         """Return the dropout seeds of a step: int32 (replicas, micro-batches, dropouts, 2)."""
         # Functions of (seed, step), not states that each draw moves on: a run that is resumed draws
         # what it would have drawn, and each device and micro-batch has masks of its own.
-        shape = (self.backend.replicas, self.step.accumulation_steps, self.step.dropouts, 2)
-        keys = fork(key_of(self.seed, step), np.arange(shape[0]))
-        indices = np.arange(np.prod(shape[1:]), dtype=np.uint64)
-        numbers = fork(keys[:, None], indices) >> np.uint64(33)
-        return numbers.astype(np.int32).reshape(shape)
+        replicas = self.backend.replicas
+        shape = (self.step.accumulation_steps, self.step.dropouts, 2)
+        step_key = key_of(self.seed, step)
+        replica_keys = fork(step_key, np.arange(replicas))
+
+        indices = np.arange(np.prod(shape), dtype=np.uint64)
+        numbers = fork(replica_keys[:, None], indices)
+        seeds = (numbers >> np.uint64(33)).astype(np.int32)
+        return seeds.reshape((replicas, *shape))
 
     def split(self, batch: TrainingBatch, stop_flags: StopFlags = NO_STOP) -> list[tuple]:
         """Split a batch of this process's examples by device: (micro-batches, B, …)."""

@@ -38,14 +38,19 @@ def warn_of_corpus(shards: Shards, *, pairs: bool = True) -> None:
 
 def _hash_documents(shards: Shards) -> np.ndarray:
     """Return a hash of the length and the first tokens of each document compared, uint64."""
-    first = shards.offsets[shards.starts[:_COMPARED]]
+    first_sentences = shards.starts[:_COMPARED]
+    first_tokens = shards.offsets[first_sentences]
     lengths = shards.document_tokens[:_COMPARED]
+
     columns = np.arange(_TOKENS)
     mask = columns < lengths[:, None]
-    indices = (first[:, None] + columns)[mask]
+    indices = first_tokens[:, None] + columns
+    ids = shards.take(indices[mask])
     tokens = np.zeros(mask.shape, np.uint64)
-    tokens[mask] = 1 + shards.take(indices).astype(np.uint64)
+    tokens[mask] = 1 + ids.astype(np.uint64)
 
     rng = np.random.default_rng(0)
-    odd = rng.integers(1, 2**63, _TOKENS + 1, np.uint64) * 2 + 1
-    return tokens @ odd[:-1] + lengths.astype(np.uint64) * odd[-1]
+    numbers = rng.integers(1, 2**63, _TOKENS + 1, np.uint64)
+    factors = numbers * 2 + 1  # odd
+    hashed_lengths = lengths.astype(np.uint64) * factors[-1]
+    return tokens @ factors[:-1] + hashed_lengths

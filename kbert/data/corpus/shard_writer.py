@@ -60,7 +60,8 @@ class ShardWriter:
         self.done = (folder / INDEX).exists()
         self._dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
         if not self.done:
-            refuse_links(folder, [name for name in os.listdir(folder) if _FILES.fullmatch(name)])
+            written = [name for name in os.listdir(folder) if _FILES.fullmatch(name)]
+            refuse_links(folder, written)
         clear_locked(folder)
 
         begun = folder / (INDEX if self.done else _BEGUN)
@@ -68,8 +69,9 @@ class ShardWriter:
             self._check(begun)
         else:
             _refuse_other_files(folder)
-            written = _write_vocabulary(folder / VOCABULARY, tokenizer)
-            write_atomically(begun, _json(identity | {"written": written}))
+            vocabulary_files = _write_vocabulary(folder / VOCABULARY, tokenizer)
+            contents = identity | {"written": vocabulary_files}
+            write_atomically(begun, _json(contents))
 
         self._shards: list[dict] = [] if self.done else self._read_shards()
         last = self._shards[-1] if self._shards else {}
@@ -135,15 +137,17 @@ class ShardWriter:
         totals = {}
         for kind in ("tokens", "sentences", "documents"):
             totals[kind] = sum(shard[kind] for shard in self._shards)
+        num_sentences = totals["sentences"]
+        num_documents = totals["documents"]
         files = self._list_token_files()
 
         sentences = _starts(self._read_arrays(SENTENCES))
-        digest = _save_portions(self.folder / SENTENCES, totals["sentences"] + 1, sentences)
+        digest = _save_portions(self.folder / SENTENCES, num_sentences + 1, sentences)
         files.append({"name": SENTENCES, "sha256": digest})
 
-        end = np.array([totals["sentences"]], np.int64)
+        end = np.array([num_sentences], np.int64)
         documents = itertools.chain(self._read_arrays(DOCUMENTS), [end])
-        digest = _save_portions(self.folder / DOCUMENTS, totals["documents"] + 1, documents)
+        digest = _save_portions(self.folder / DOCUMENTS, num_documents + 1, documents)
         files.append({"name": DOCUMENTS, "sha256": digest})
 
         index = {"kbert_shards": VERSION, "dtype": np.dtype(self._dtype).name}

@@ -72,11 +72,16 @@ class Shards:
         self.share: str | None = None
         self.offsets = arrays[SENTENCES]
         documents = arrays[DOCUMENTS]
-        self.starts, self.ends = documents[:-1], documents[1:]
+        self.starts = documents[:-1]
+        self.ends = documents[1:]
 
-        names = [entry["name"] for entry in index["files"] if "tokens" in entry]
-        self._tokens = [arrays[name] for name in names]
-        self._sizes = [(folder / name, _file_size(folder / name)) for name in names]
+        self._tokens: list[np.ndarray] = []
+        self._sizes: list[tuple[Path, int | None]] = []
+        for entry in index["files"]:
+            if "tokens" in entry:
+                path = folder / entry["name"]
+                self._tokens.append(arrays[entry["name"]])
+                self._sizes.append((path, _file_size(path)))
         lengths = [len(tokens) for tokens in self._tokens]
         self._bounds = np.cumsum([0, *lengths])
 

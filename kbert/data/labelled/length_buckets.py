@@ -206,16 +206,22 @@ class BucketedBatches(Batches):
         chosen = indices[part]
         is_real = np.arange(len(indices)) < count
         example_weights = self._weights[chosen] * is_real[part]
-        labels, weights = {}, {}
+        labels = {}
+        weights = {}
         for name, values in self.examples.labels.items():
             array = _stack_labels([values[n] for n in chosen], length)
-            labels[name] = array if _is_float(array) else np.where(array == IGNORED, 0, array)
+            labels[name] = array
+            if not _is_float(array):
+                labels[name] = np.where(array == IGNORED, 0, array)
 
             class_weights = self.examples.class_weights.get(name)
             total = 0.0
             for n in indices[:count]:
-                total += _weigh(values[n], class_weights).sum() * self._weights[n]
-            share = 1 / len(self.examples.labels) / (total or 1)
+                example_total = _weigh(values[n], class_weights).sum()
+                total += example_total * self._weights[n]
+            num_outputs = len(self.examples.labels)
+            share = 1 / num_outputs / (total or 1)
+
             label_axes = tuple(range(1, array.ndim))
             by_example = np.expand_dims(example_weights, label_axes)
             label_weights = by_example * _weigh(array, class_weights)

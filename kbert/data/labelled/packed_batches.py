@@ -5,6 +5,7 @@ length and cut into `batch_size` strata, and every batch gets one text of each. 
 about as many tokens and need as many rows, and none has short texts only, as in buckets.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -103,18 +104,22 @@ class PackedBatches(BucketedBatches):
 
     def _split_pool(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
         """Deal a text of each stratum to each batch; see the module's docstring."""
-        count = -(-len(pool) // self.batch_size)
-        strata = np.full((self.batch_size, count), -1)
+        batch_size = self.batch_size
+        count = math.ceil(len(pool) / batch_size)
+        strata = np.full((batch_size, count), -1)
         strata.flat[: len(pool)] = pool
-        stratum_keys = fork(key, np.arange(len(strata)))
+
+        stratum = np.arange(batch_size)
+        stratum_keys = fork(key, stratum)
         scores = fork(stratum_keys[:, None], np.arange(count))
         shuffled = np.argsort(scores, axis=1)
         dealt = np.take_along_axis(strata, shuffled, axis=1)
 
         # micro-batches are consecutive parts: each gets long and short texts
-        micro_batch = np.arange(self.batch_size) % self.micro_batches
+        micro_batch = stratum % self.micro_batches
         order = np.argsort(micro_batch, kind="stable")
-        return [column[column >= 0] for column in dealt[order].T]
+        batches = dealt[order].T
+        return [batch[batch >= 0] for batch in batches]
 
 
 def _possible_lengths(longest: int, longest_row: int) -> list[int]:

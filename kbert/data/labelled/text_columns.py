@@ -140,21 +140,27 @@ class ColumnBatches(BucketedBatches):
         examples = self.examples
         if not len(examples.groups):
             texts = examples.columns[indices]
-            return texts, examples.scores[indices] if len(examples.scores) else texts
+            if not len(examples.scores):
+                return texts, texts
+            return texts, examples.scores[indices]
 
-        keys = fork(key_of(self.seed, epoch, _PARTNERS), indices)
+        epoch_key = key_of(self.seed, epoch, _PARTNERS)
+        keys = fork(epoch_key, indices)
         groups = examples.groups[indices]
         sizes = self._sizes[groups]
         firsts = self._firsts[groups]
+
         ahead = 1 + below(keys, _SAME, sizes - 1)
         rank = self._ranks[indices] - firsts
-        same = firsts + (rank + ahead) % sizes
-        columns = [indices, self._by_label[same]]
+        same_rank = (rank + ahead) % sizes
+        same = self._by_label[firsts + same_rank]
+        columns = [indices, same]
 
         if self.count > 2:
             total = len(self._by_label)
             beyond = below(keys, _OTHER, total - sizes)
             different = (firsts + sizes + beyond) % total
             columns.append(self._by_label[different])
+
         sentences = np.stack(columns, 1)
         return examples.columns[sentences, 0], examples.groups[sentences]

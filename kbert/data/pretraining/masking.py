@@ -76,25 +76,34 @@ def choose_whole_words(
     As Google's: words in random order; one that would be too much is left out, the next is tried.
     `continues` is bool (vocabulary,): the tokens that go on with a word, ##ing.
     """
-    begins = filled.maskable & (~continues[filled.ids] | filled.first)
-    number = np.cumsum(begins, axis=1) - 1
-    word = np.where(filled.maskable, number, -1)  # (B, S)
-    longest = int(word.max(initial=-1)) + 1
-    row, _ = np.nonzero(filled.maskable)
-    sizes = np.zeros((len(keys), longest), np.int64)
-    np.add.at(sizes, (row, word[filled.maskable]), 1)
+    word, sizes = _find_words(filled, continues)
+    most_words = sizes.shape[1]
 
     example_keys = fork(keys, _WORD)
-    scores = fork(example_keys[:, None], np.arange(longest))
+    scores = fork(example_keys[:, None], np.arange(most_words))
     scores[sizes == 0] = _LAST
     order = np.argsort(scores, axis=1, kind="stable")
     ordered_sizes = np.take_along_axis(sizes, order, axis=1)
     taken = _take_fitting(ordered_sizes, counts)
 
-    is_chosen = np.zeros((len(keys), longest), bool)  # by word
+    is_chosen = np.zeros(sizes.shape, bool)  # by word
     np.put_along_axis(is_chosen, order, taken, axis=1)
     by_token = np.take_along_axis(is_chosen, np.maximum(word, 0), axis=1)
     return filled.maskable & by_token
+
+
+def _find_words(filled: Filled, continues: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of each token's word, (B, S), −1 without any; and the words' tokens."""
+    maskable = filled.maskable
+    is_new = ~continues[filled.ids] | filled.first
+    number = np.cumsum(maskable & is_new, axis=1) - 1
+    word = np.where(maskable, number, -1)
+
+    most_words = int(word.max(initial=-1)) + 1
+    sizes = np.zeros((len(word), most_words), np.int64)
+    row, _ = np.nonzero(maskable)
+    np.add.at(sizes, (row, word[maskable]), 1)
+    return word, sizes
 
 
 def _take_fitting(sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -84,28 +84,33 @@ class PackedExamples(Examples):
 
     def fill(self, shards: Shards, seq_len: int) -> Filled:
         """Return [CLS] tokens [SEP], padded; all in one segment."""
-        special = shards.tokenizer
+        tokenizer = shards.tokenizer
         index = np.arange(seq_len)
-        length = (self.end - self.start)[:, None]
-        inside = (index >= 1) & (index <= length)
-        joined = (self.start[:, None] + index - 1)[inside]
-        tokens, is_text = self._take_joined(shards, joined)
+        lengths = self.end - self.start
+        length = lengths[:, None]
+        is_inside = (index >= 1) & (index <= length)
+        joined = self.start[:, None] + index - 1
+        tokens, is_text = self._take_joined(shards, joined[is_inside])
 
-        ids = np.full(inside.shape, special.pad_id, np.int32)
-        ids[inside] = tokens
-        ids[:, 0] = special.cls_id
-        ids[index == length + 1] = special.sep_id
-        text = inside.copy()
-        text[inside] = is_text
-        first = np.roll(~text, 1, axis=1)
-        return Filled(ids, np.zeros_like(ids), text, first)
+        ids = np.full(is_inside.shape, tokenizer.pad_id, np.int32)
+        ids[is_inside] = tokens
+        ids[:, 0] = tokenizer.cls_id
+        ids[index == length + 1] = tokenizer.sep_id
+        segments = np.zeros_like(ids)
+
+        maskable = is_inside.copy()
+        maskable[is_inside] = is_text
+        first = np.roll(~maskable, 1, axis=1)
+        return Filled(ids, segments, maskable, first)
 
     def _take_joined(self, shards: Shards, joined: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens at indices of the joined documents, and which of them are no [SEP]."""
-        document = np.searchsorted(self.plan.begins, joined, "right") - 1
-        offset = joined - self.plan.begins[document]
+        begins = self.plan.begins
+        document = np.searchsorted(begins, joined, "right") - 1
+        offset = joined - begins[document]
         is_text = offset < shards.document_tokens[document]
-        source = shards.offsets[shards.starts[document]] + offset
+        first_sentence = shards.starts[document]
+        source = shards.offsets[first_sentence] + offset
 
         tokens = np.full(len(joined), shards.tokenizer.sep_id, np.int32)
         tokens[is_text] = shards.take(source[is_text])

@@ -103,29 +103,38 @@ class Pairs:
         short_target = 2 + below(keys, _TARGET, longest - 1)
         target = np.where(is_short, short_target, longest)
         offsets = self.shards.offsets
-        reached = np.searchsorted(offsets, offsets[here] + target, "left")
+        target_offsets = offsets[here] + target
+        reached = np.searchsorted(offsets, target_offsets, "left")
         reached = np.minimum(reached, end)
 
         count = reached - here
         # Google's randint(1, len − 1) of at least two sentences; one is A, whole.
         random_count = 1 + below(keys, _CUT, count - 1)
-        cut = here + np.where(count > 1, random_count, 1)
-        is_random = (count == 1) | (uniform(keys, _RANDOM) < 0.5)
+        a_count = np.where(count > 1, random_count, 1)
+        cut = here + a_count
+        is_heads = uniform(keys, _RANDOM) < 0.5
+        is_random = (count == 1) | is_heads
         following = np.where(is_random, cut, reached)
         return target, cut, reached, is_random, following
 
     def _random_segment(self, keys, document, wanted) -> tuple[np.ndarray, np.ndarray]:
         """Return the sentences of a random B: the first, and the one after the last."""
-        starts, ends = self.shards.starts, self.shards.ends
+        starts = self.shards.starts
+        ends = self.shards.ends
         offsets = self.shards.offsets
-        other = below(keys, _DOCUMENT, max(len(starts) - 1, 1))
+        num_others = max(len(starts) - 1, 1)
+        other = below(keys, _DOCUMENT, num_others)
         other += other >= document
-        sentences = ends[other] - starts[other]
-        first = starts[other] + below(keys, _SENTENCE, sentences)
 
-        reached = np.searchsorted(offsets, offsets[first] + wanted, "left")
+        other_start = starts[other]
+        other_end = ends[other]
+        sentences = other_end - other_start
+        first = other_start + below(keys, _SENTENCE, sentences)
+
+        target_offsets = offsets[first] + wanted
+        reached = np.searchsorted(offsets, target_offsets, "left")
         end = np.maximum(reached, first + 1)
-        return first, np.minimum(end, ends[other])
+        return first, np.minimum(end, other_end)
 
 
 @dataclass(frozen=True)
@@ -150,26 +159,28 @@ class PairExamples(Examples):
 
     def fill(self, shards: Shards, seq_len: int) -> Filled:
         """Return [CLS] A [SEP] B [SEP], padded."""
-        special = shards.tokenizer
+        tokenizer = shards.tokenizer
         index = np.arange(seq_len)
         a_end = 1 + self.a_length[:, None]  # where the first [SEP] stands
         b_begin = a_end + 1
         b_end = b_begin + self.b_length[:, None]  # where the last [SEP] stands
         in_a = (index >= 1) & (index < a_end)
         in_b = (index >= b_begin) & (index < b_end)
+        is_text = in_a | in_b
+        is_separator = (index == a_end) | (index == b_end)
 
-        text = in_a | in_b
         a_source = self.a_start[:, None] + index - 1
         b_source = self.b_start[:, None] + index - b_begin
         source = np.where(in_a, a_source, b_source)
-        ids = np.full(text.shape, special.pad_id, np.int32)
-        ids[text] = shards.take(source[text])
-        ids[:, 0] = special.cls_id
-        ids[(index == a_end) | (index == b_end)] = special.sep_id
+        ids = np.full(is_text.shape, tokenizer.pad_id, np.int32)
+        ids[is_text] = shards.take(source[is_text])
+        ids[:, 0] = tokenizer.cls_id
+        ids[is_separator] = tokenizer.sep_id
 
-        segments = ((index >= b_begin) & (index <= b_end)).astype(np.int32)
-        first = (index == 1) | (index == b_begin)
-        return Filled(ids, segments, text, first)
+        in_second_segment = (index >= b_begin) & (index <= b_end)
+        segments = in_second_segment.astype(np.int32)
+        is_first = (index == 1) | (index == b_begin)
+        return Filled(ids, segments, is_text, is_first)
 
 
 def truncate_pair(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:

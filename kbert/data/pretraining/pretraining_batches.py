@@ -135,12 +135,15 @@ class PretrainingBatches(Batches):
         if self.whole_word:
             filled = examples.fill(self.shards, self.seq_len)
             chosen = masking.choose_whole_words(examples.keys, filled, counts, self._continues)
-            return self._batch(examples, filled, chosen, int(chosen.sum())).select(part)
+            total = int(chosen.sum())
+            batch = self._batch(examples, filled, chosen, total)
+            return batch.select(part)
 
         examples = examples.part(part)
         filled = examples.fill(self.shards, self.seq_len)
         chosen = masking.choose_tokens(examples.keys, filled, counts[part])
-        return self._batch(examples, filled, chosen, int(counts.sum()))
+        total = int(counts.sum())
+        return self._batch(examples, filled, chosen, total)
 
     def _count_predictions(self, examples) -> np.ndarray:
         """Return the number of each example's predictions, int64.

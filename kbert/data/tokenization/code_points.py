@@ -111,11 +111,16 @@ def _normalize_points(normalizer: tokenizers.normalizers.Normalizer) -> Iterator
     before_gap = range(0, _EMPTY[0], _CHUNK)
     after_gap = range(_EMPTY[1], _END, _CHUNK)
     for first in itertools.chain(before_gap, after_gap):
-        numbers = [n for n in range(first, first + _CHUNK) if not 0xD800 <= n < 0xE000]
-        points = [chr(number) for number in numbers if chr(number) != _BETWEEN]
-        text = normalizer.normalize_str(_BETWEEN.join(["", *points, ""]))
-        apart = _unify_spaces(text).split(_BETWEEN)[1:-1]
-        yield from zip(points, apart, strict=True)
+        points = []
+        for number in range(first, first + _CHUNK):
+            is_surrogate = 0xD800 <= number < 0xE000
+            if not is_surrogate and chr(number) != _BETWEEN:
+                points.append(chr(number))
+
+        text = _BETWEEN.join(["", *points, ""])
+        normalized = normalizer.normalize_str(text)
+        replacements = _unify_spaces(normalized).split(_BETWEEN)
+        yield from zip(points, replacements[1:-1], strict=True)
 
 
 def _unify_spaces(text: str) -> str:

@@ -165,10 +165,11 @@ def _merge_arguments(arguments: dict, settings: dict, rules: dict) -> dict:
     for source in (arguments, settings, rules):
         names |= source.get("special_tokens", {})
 
-    listed = arguments.get("added", ())
-    known = {(entry["content"], entry["id"]) for entry in listed}
-    known |= {(entry["content"], None) for entry in listed}  # without an id it is the same
-    added = list(listed)
+    added = list(arguments.get("added", ()))
+    known = set()
+    for entry in added:
+        known.add((entry["content"], entry["id"]))
+        known.add((entry["content"], None))  # without an id it is the same
     for entry in settings["added"]:
         if (entry["content"], entry.get("id")) not in known:
             added.append(entry)

@@ -1,7 +1,7 @@
 """Boxes, edges and frames laid out from bottom to top by Graphviz: plain numbers, no picture."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbert.show import graphviz
@@ -70,28 +70,39 @@ def _dot_edges(drawing: Drawing, ids: Mapping[str, str]) -> Iterator[str]:
     """Edges from one step to the next are short and straight, the others go around."""
     step: dict[str, int] = {}
     for name in drawing.nodes:
-        inputs = [source for source, target, _ in drawing.edges if target == name]
-        step[name] = 1 + max((step.get(source, 0) for source in inputs), default=0)
+        step_before = 0
+        for source, target, _ in drawing.edges:
+            if target == name:
+                step_before = max(step_before, step.get(source, 0))
+        step[name] = step_before + 1
+
     for source, target, tensor in drawing.edges:
         is_next = not tensor and step[target] - step[source] == 1
-        weight = 12 if is_next or step[source] <= 1 else 1
+        is_from_input = step[source] <= 1
+        weight = 12 if is_next or is_from_input else 1
         yield f"{ids[source]} -> {ids[target]} [weight={weight}]"
 
 
 def _geometry(drawing: Drawing, layout: Mapping) -> dict:
     _, _, width, height = _numbers(layout["bb"])
     objects = {entry["name"]: entry for entry in layout["objects"]}
-    objects_of_boxes = {name: objects[f"n{n}"] for n, name in enumerate(drawing.nodes)}
+    objects_of_boxes = {}
+    for number, name in enumerate(drawing.nodes):
+        objects_of_boxes[name] = objects[f"n{number}"]
 
     nodes = {}
     for name, (wide, high) in drawing.nodes.items():
-        x, y = _numbers(objects_of_boxes[name]["pos"])
-        nodes[name] = _round(x - wide / 2, height - y - high / 2, wide, high)
+        box = objects_of_boxes[name]
+        x, y = _numbers(box["pos"])  # the middle; y grows upwards
+        left = x - wide / 2
+        top = height - y - high / 2
+        nodes[name] = _round(left, top, wide, high)
 
     frames = {}
     for frame in drawing.frames:
-        left, low, right, top = _numbers(objects[f"cluster_{frame}"]["bb"])
-        frames[frame] = _round(left, height - top, right - left, top - low)
+        cluster = objects[f"cluster_{frame}"]
+        left, low, right, high = _numbers(cluster["bb"])
+        frames[frame] = _round(left, height - high, right - left, high - low)
 
     if drawing.curved:
         edges = _curve_edges(drawing, objects_of_boxes, layout["edges"], height)
@@ -106,12 +117,14 @@ def _curve_edges(
     """Return the edges as Graphviz laid them, in the drawing's order instead of Graphviz's."""
     positions: dict[tuple[int, int], list[str]] = {}
     for entry in laid:
-        positions.setdefault((entry["tail"], entry["head"]), []).append(entry["pos"])
+        ends = entry["tail"], entry["head"]
+        positions.setdefault(ends, []).append(entry["pos"])
 
     edges = []
     for source, target, tensor in drawing.edges:
         ends = objects[source]["_gvid"], objects[target]["_gvid"]
-        tip, *rest = positions[ends].pop(0).split(" ")  # the arrow's tip is the last point
+        position_text = positions[ends].pop(0)
+        tip, *rest = position_text.split(" ")  # the arrow's tip is the last point
         points: list[float] = []
         for position in [*rest, tip.removeprefix("e,")]:
             x, y = _numbers(position)
@@ -140,25 +153,25 @@ def right_angles(source: Box, target: Box, obstacles: Sequence[Box]) -> list[flo
 
     Graphviz's own `splines=ortho` ignores frames, and in Graphviz 2.42 it may end in an assertion.
     """
-    start = source[1]
-    end = target[1] + target[3]
-    between = [
-        (left - _GAP, left + width + _GAP)
-        for left, top, width, height in obstacles
-        if top < start and top + height > end
-    ]
+    source_left, start, source_width, _ = source
+    target_left, target_top, target_width, target_height = target
+    end = target_top + target_height
+    between = []
+    for left, top, width, height in obstacles:
+        if top < start and top + height > end:
+            between.append((left - _GAP, left + width + _GAP))
 
     # straight up, where both boxes have free room above each other
-    left = max(source[0], target[0])
-    right = min(source[0] + source[2], target[0] + target[2])
-    low, high = max(_free(left, right, between), key=lambda part: part[1] - part[0])
+    left = max(source_left, target_left)
+    right = min(source_left + source_width, target_left + target_width)
+    low, high = _find_widest(_free(left, right, between))
     if high > low:
         x = (low + high) / 2
         return _round(x, start, x, end)
 
     # from centre to centre, where nothing is between
-    source_x = source[0] + source[2] / 2
-    target_x = target[0] + target[2] / 2
+    source_x = source_left + source_width / 2
+    target_x = target_left + target_width / 2
     if not between:
         middle = (start + end) / 2
         return _round(source_x, start, source_x, middle, target_x, middle, target_x, end)
@@ -166,9 +179,15 @@ def right_angles(source: Box, target: Box, obstacles: Sequence[Box]) -> list[flo
     # around all of it; at the left, where that is no farther
     low = min(left for left, _ in between)
     high = max(right for _, right in between)
-    x = low if source_x + target_x < low + high + 2 else high
-    points = _leave(source, x, start) + _leave(target, x, end)[::-1]
+    is_left_nearer = source_x + target_x < low + high + 2
+    x = low if is_left_nearer else high
+    points = _leave(source, x, start)
+    points += reversed(_leave(target, x, end))
     return _round(*itertools.chain.from_iterable(points))
+
+
+def _find_widest(ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    return max(ranges, key=lambda ends: ends[1] - ends[0])
 
 
 def _free(

@@ -70,13 +70,7 @@ def draw_architecture(
 ) -> Drawing:
     """Return the figure of a graph: one column of a journal wide, or a slide ("wide")."""
     layers = _hide_dropouts(closed_form.rows(spec))
-    before = [row for row in layers if row.layer.startswith(("Embedding", "Input-T", "Input-S"))]
-    before += [row for row in layers if row.layer in (names.PACKED_POSITIONS, names.PACKED_TEXTS)]
-    blocks = []
-    for number in range(1, spec.config.num_hidden_layers + 1):
-        blocks.append([row for row in layers if names.block_of(row.layer) == number])
-    outside = [row for row in layers if not names.block_of(row.layer)]
-    after = [row for row in outside if row not in before]
+    before, blocks, after = _divide_layers(layers, spec.config.num_hidden_layers)
 
     body, top = _draw_embeddings(before)
     for count, number, block in _group(blocks, collapse):
@@ -86,11 +80,33 @@ def draw_architecture(
         shapes, top = _draw_block(block, label, top)
         body += shapes
 
-    head = _Head(after, names.encoder_output(len(blocks)), spec.outputs)
+    last = names.encoder_output(len(blocks))
+    head = _Head(after, last, spec.outputs)
     if layout == "wide":
         shapes = _draw_beside(body, top, head.draw(0.0, 0.0))
         return compose_slide(title, shapes, _SLIDE_MARGIN)
     return compose_figure(title, [*body, *head.draw(0.0, top)], COLUMN)
+
+
+def _divide_layers(
+    layers: Sequence[Row], count: int
+) -> tuple[list[Row], list[list[Row]], list[Row]]:
+    """Return the layers of the embeddings, those of each of so many blocks, and the head's."""
+    before: list[Row] = []
+    packed: list[Row] = []
+    blocks: list[list[Row]] = [[] for _ in range(count)]
+    after: list[Row] = []
+    for row in layers:
+        number = names.block_of(row.layer)
+        if number:
+            blocks[number - 1].append(row)
+        elif row.layer.startswith(("Embedding", "Input-T", "Input-S")):
+            before.append(row)
+        elif row.layer in (names.PACKED_POSITIONS, names.PACKED_TEXTS):
+            packed.append(row)
+        else:
+            after.append(row)
+    return before + packed, blocks, after
 
 
 def _hide_dropouts(layers: Sequence[Row]) -> list[Row]:
@@ -107,25 +123,38 @@ def _hide_dropouts(layers: Sequence[Row]) -> list[Row]:
 
 def _draw_beside(body: list[Shape], top: float, head: list[Shape]) -> list[Shape]:
     """Return the blocks with the head at their right, and the line that leads there."""
-    left, right = find_bounds(body), find_bounds(head)
-    turn = left.right + _COLUMN_GAP / 2
-    spine = left.right + _COLUMN_GAP - right.left
-    start = max(left.bottom, (left.bottom + left.top - right.height) / 2)
-    above, inside = top + 9, start + 9  # the blocks; the head
-    points = ((0.0, top), (0.0, above), (turn, above), (turn, start), (spine, start))
-    way = Line((*points, (spine, inside)), arrow=False)
-    return [*body, way, *(move(shape, spine, inside - 1) for shape in head)]
+    blocks = find_bounds(body)
+    column = find_bounds(head)
+    turn = blocks.right + _COLUMN_GAP / 2
+    spine = blocks.right + _COLUMN_GAP - column.left
+    centred = (blocks.bottom + blocks.top - column.height) / 2
+    start = max(blocks.bottom, centred)
+
+    above = top + 9  # the blocks
+    inside = start + 9  # the head
+    points = (
+        (0.0, top),
+        (0.0, above),
+        (turn, above),
+        (turn, start),
+        (spine, start),
+        (spine, inside),
+    )
+    way = Line(points, arrow=False)
+    moved = [move(shape, spine, inside - 1) for shape in head]
+    return [*body, way, *moved]
 
 
 def _group(blocks: Sequence[list[Row]], collapse: bool) -> list[tuple[int, int, list[Row]]]:
     """Return how many equal blocks follow each other, the number of the first, and its rows."""
     groups: list[tuple[int, int, list[Row]]] = []
     for number, block in enumerate(blocks, 1):
-        if collapse and groups and _kinds(groups[-1][2]) == _kinds(block):
+        if collapse and groups:
             count, first, layers = groups[-1]
-            groups[-1] = (count + 1, first, layers)
-        else:
-            groups.append((1, number, block))
+            if _kinds(layers) == _kinds(block):
+                groups[-1] = (count + 1, first, layers)
+                continue
+        groups.append((1, number, block))
     return groups
 
 
@@ -156,8 +185,10 @@ def _draw_embeddings(layers: Sequence[Row]) -> tuple[list[Shape], float]:
     shapes += sum_sign(0.0, plus)
 
     start = plus + _SIGN_RADIUS
-    norm = Box(-_BLOCK_WIDTH / 2, start + _GAP, _BLOCK_WIDTH, _ONE_LINE, ("Norm",), "norm")
-    return [*shapes, _rise(0.0, start, norm.bottom), norm], norm.top
+    left = -_BLOCK_WIDTH / 2
+    norm = Box(left, start + _GAP, _BLOCK_WIDTH, _ONE_LINE, ("Norm",), "norm")
+    shapes += [_rise(0.0, start, norm.bottom), norm]
+    return shapes, norm.top
 
 
 def _draw_embedding(row: Row, x: float) -> list[Shape]:
@@ -193,8 +224,9 @@ def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[S
             continue  # in one box with the norm that follows
         elif row.type == "LayerNormalization":
             box = _block_box(row, y + _SHORT_GAP, ("Add & Norm",))
-            residual = ((0.0, fork), (left + 11, fork), (left + 11, box.y), (box.left, box.y))
-            shapes += [_rise(0.0, y, box.bottom), Line(residual), box]
+            side = left + 11
+            residual = Line(((0.0, fork), (side, fork), (side, box.y), (box.left, box.y)))
+            shapes += [_rise(0.0, y, box.bottom), residual, box]
             y = box.top
             fork = y + 8
         else:
@@ -205,9 +237,11 @@ def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[S
                 shapes += _fan_out(fork + 8, box)
             y = box.top
 
-    frame = Box(left, frame_bottom, _FRAME_WIDTH, y + 10 - frame_bottom, (), "frame")
-    texts = [Text(left - 6, frame.y, (label,), "end")] if label else []
-    return [frame, *shapes, *texts], frame.top
+    height = y + 10 - frame_bottom
+    frame = Box(left, frame_bottom, _FRAME_WIDTH, height, (), "frame")
+    if label:
+        shapes.append(Text(left - 6, frame.y, (label,), "end"))
+    return [frame, *shapes], frame.top
 
 
 def _block_box(row: Row, bottom: float, lines: tuple[str, ...] = ()) -> Box:
@@ -227,10 +261,14 @@ def _fan_out(fork: float, attention: Box) -> list[Shape]:
 def _draw_queries(row: Row, y: float, fork: float) -> list[Shape]:
     """Return the selection of the positions that a last block computes, with keys and values."""
     box = Box(-22.0, fork + 9, 44.0, _ONE_LINE, _title(row), "head")
-    bypass = ((0.0, fork), (36.0, fork), (36.0, box.top + 7 + 18))
-    texts = Text(40.0, box.y, ("keys,", "values"), "start")
-    shapes: list[Shape] = [box, _rise(0.0, y, box.bottom), Line(bypass), texts]
-    return [*shapes, *_side_input(row, box, -_FRAME_WIDTH / 2 - 14)]
+    arrow = _rise(0.0, y, box.bottom)
+
+    attention = box.top + 7 + 18
+    bypass = Line(((0.0, fork), (36.0, fork), (36.0, attention)))
+    text = Text(40.0, box.y, ("keys,", "values"), "start")
+
+    side = -_FRAME_WIDTH / 2 - 14
+    return [box, arrow, bypass, text, *_side_input(row, box, side)]
 
 
 def _side_input(row: Row, box: Box, start: float) -> list[Shape]:
@@ -265,9 +303,13 @@ class _Head:
         """Return the shapes above a point; the outputs' texts stand at one height."""
         shapes, ends = self._draw_readers(self.last, x, y)
         top = max(end for _, _, end in ends) + _GAP
+        text_y = top + 2 + LINE_HEIGHT / 2
         for name, column, end in ends:
-            lines = _HIDDEN_STATES if name == self.last else _OUTPUTS.get(name, (name,))
-            shapes += [_rise(column, end, top), Text(column, top + 2 + LINE_HEIGHT / 2, lines)]
+            lines = _OUTPUTS.get(name, (name,))
+            if name == self.last:
+                lines = _HIDDEN_STATES
+            shapes.append(_rise(column, end, top))
+            shapes.append(Text(column, text_y, lines))
         return shapes
 
     def _draw_readers(self, name: str, x: float, y: float):
@@ -283,17 +325,21 @@ class _Head:
         fork = y + 9
         for number, reader in enumerate(readers):
             column = x + _APART * (2 * number - len(readers) + 1)  # one alone stands at x
-            is_straight = column == x
-            bottom = y + _GAP if is_straight else fork + 12
-            around = ((x, y), (x, fork), (column, fork), (column, bottom))
+            if column == x:
+                bottom = y + _GAP
+                way = _rise(x, y, bottom)
+            else:
+                bottom = fork + 12
+                way = Line(((x, y), (x, fork), (column, fork), (column, bottom)))
             if reader is None:
-                shapes.append(Line(around, arrow=False))
+                shapes.append(replace(way, arrow=False))
                 ends.append((name, column, bottom))
                 continue
 
             box = self._box(reader, column, bottom)
-            shapes += [_rise(x, y, bottom) if is_straight else Line(around), box]
-            shapes += _side_input(self.layers[reader], box, column - _HEAD_WIDTH / 2 - 12)
+            side = column - _HEAD_WIDTH / 2 - 12
+            shapes += [way, box]
+            shapes += _side_input(self.layers[reader], box, side)
             above, outputs = self._draw_readers(reader, column, box.top)
             shapes += above
             ends += outputs

@@ -70,16 +70,23 @@ def draw_input(
 def _list_embeddings(
     tokens: Sequence[str], segments: Sequence[int] | None, first_position: int
 ) -> list[Tier]:
-    inputs = [(token, "", "input") for token in tokens]
-    embeddings = [("E", token, "embedding") for token in tokens]
-    tiers = [Tier(("Input",), inputs), Tier(("Token", "Embeddings"), embeddings)]
+    tiers = []
+    cells = [(token, "", "input") for token in tokens]
+    tiers.append(Tier(("Input",), cells))
+
+    cells = [("E", token, "embedding") for token in tokens]
+    tiers.append(Tier(("Token", "Embeddings"), cells))
+
     if segments is not None:
         letters = [_SEGMENTS[segment] for segment in segments]
         cells = [("E", letter, f"segment {letter}") for letter in letters]
         tiers.append(Tier(("Segment", "Embeddings"), cells))
-    positions = range(first_position, first_position + len(tokens))
+
+    end = first_position + len(tokens)
+    positions = range(first_position, end)
     cells = [("E", str(position), "position") for position in positions]
-    return [*tiers, Tier(("Position", "Embeddings"), cells)]
+    tiers.append(Tier(("Position", "Embeddings"), cells))
+    return tiers
 
 
 def _measure_cell(cell: tuple[str, str, str]) -> float:

@@ -138,17 +138,25 @@ def _draw_text(
     if subscript:
         _draw_subscript(axes, lines[0], subscript, x, y, scale)
         return
-    side = {"start": "left", "middle": "center", "end": "right"}[align]
-    looks = {"size": TEXT_SIZE * scale, "color": INK, "ha": side, "va": "baseline"}
+    sides = {"start": "left", "middle": "center", "end": "right"}
+    looks = {"color": INK, "ha": sides[align], "va": "baseline"}
+    size = TEXT_SIZE * scale
     for line, baseline in zip(lines, baselines(y, len(lines)), strict=True):
-        axes.text(x, baseline, printable.line(line), **looks)
+        text = printable.line(line)
+        axes.text(x, baseline, text, size=size, **looks)
 
 
 def _draw_subscript(axes, letter: str, subscript: str, x: float, y: float, scale: float) -> None:
     subscript = printable.line(subscript)
     (baseline,) = baselines(y + LETTER_RISE, 1, LETTER_SIZE)
-    width = measure(letter, LETTER_SIZE)
-    left = x - (width + measure(subscript)) / 2
+    letter_width = measure(letter, LETTER_SIZE)
+    width = letter_width + measure(subscript)
+    left = x - width / 2
     looks = {"color": INK, "ha": "left", "va": "baseline"}
-    axes.text(left, baseline, letter, size=LETTER_SIZE * scale, **looks)
-    axes.text(left + width, baseline - SUBSCRIPT_DROP, subscript, size=TEXT_SIZE * scale, **looks)
+    size = LETTER_SIZE * scale
+    axes.text(left, baseline, letter, size=size, **looks)
+
+    subscript_left = left + letter_width
+    subscript_baseline = baseline - SUBSCRIPT_DROP
+    size = TEXT_SIZE * scale
+    axes.text(subscript_left, subscript_baseline, subscript, size=size, **looks)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kbert.show.paper.shapes import LINE_HEIGHT, Box, Circle, Drawing, Line, Shape, measure
+from kbert.show.paper.shapes import LINE_HEIGHT, Box, Circle, Drawing, Line, Shape, Text, measure
 
 _MARGIN = 1.0  # around a figure, for half a line's width
 _SLIDE_WIDTH = 960.0  # points: 13.33 inches
@@ -46,9 +46,12 @@ def compose_slide(title: str, shapes: Sequence[Shape], margin: float) -> Drawing
 def move(shape: Shape, right: float, up: float) -> Shape:
     """Return a shape at another place."""
     if isinstance(shape, Line):
-        return replace(shape, points=tuple((x + right, y + up) for x, y in shape.points))
+        points = [(x + right, y + up) for x, y in shape.points]
+        return replace(shape, points=tuple(points))
     if isinstance(shape, Box):
-        return replace(shape, left=shape.left + right, bottom=shape.bottom + up)
+        left = shape.left + right
+        bottom = shape.bottom + up
+        return replace(shape, left=left, bottom=bottom)
     return replace(shape, x=shape.x + right, y=shape.y + up)
 
 
@@ -77,7 +80,13 @@ def _find_sides(shape: Shape) -> Bounds:
     if isinstance(shape, Circle):
         radius = shape.radius
         return Bounds(shape.x - radius, shape.y - radius, shape.x + radius, shape.y + radius)
-    width = max(measure(line) for line in shape.lines)
-    left = shape.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[shape.align] * width
-    half = len(shape.lines) * LINE_HEIGHT / 2
-    return Bounds(left, shape.y - half, left + width, shape.y + half)
+    return _find_text_sides(shape)
+
+
+def _find_text_sides(text: Text) -> Bounds:
+    widths = [measure(line) for line in text.lines]
+    width = max(widths)
+    share = {"start": 0.0, "middle": 0.5, "end": 1.0}[text.align]  # of it, left of the point
+    left = text.x - share * width
+    half = len(text.lines) * LINE_HEIGHT / 2
+    return Bounds(left, text.y - half, left + width, text.y + half)

@@ -172,12 +172,19 @@ def round_corners(line: Line) -> list[tuple[str, tuple[Point, ...]]]:
     """
     points = list(line.points)
     if line.arrow:
-        points[-1] = _step_back(points[-1], points[-2], ARROW[0] * 0.8)
-    path: list[tuple[str, tuple[Point, ...]]] = [("M", (points[0],))]
-    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
-        path.append(("L", (_step_back(corner, before, CORNER),)))
-        path.append(("Q", (corner, _step_back(corner, after, CORNER))))
-    return [*path, ("L", (points[-1],))]
+        head_length, _ = ARROW
+        points[-1] = _step_back(points[-1], points[-2], head_length * 0.8)
+
+    path: list[tuple[str, tuple[Point, ...]]] = []
+    path.append(("M", (points[0],)))
+    for index in range(1, len(points) - 1):
+        corner = points[index]
+        begin = _step_back(corner, points[index - 1], CORNER)
+        end = _step_back(corner, points[index + 1], CORNER)
+        path.append(("L", (begin,)))
+        path.append(("Q", (corner, end)))
+    path.append(("L", (points[-1],)))
+    return path
 
 
 def _step_back(point: Point, towards: Point, length: float) -> Point:

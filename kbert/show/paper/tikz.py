@@ -113,9 +113,15 @@ def _write_line(line: Line, scale: float) -> str:
     points = " -- ".join(_point(x, y) for x, y in line.points)
     if not line.arrow:
         return f"\\draw[kbert line] {points};"
-    (x, y), (x0, y0) = line.points[-1], line.points[-2]
-    angle = {(0, 1): 90, (0, -1): 270, (1, 0): 0, (-1, 0): 180}[_sign(x - x0), _sign(y - y0)]
-    length, half = _number(ARROW[0] * scale), _number(ARROW[1] * scale / 2)
+    x0, y0 = line.points[-2]
+    x, y = line.points[-1]
+    direction = _sign(x - x0), _sign(y - y0)
+    angles = {(0, 1): 90, (0, -1): 270, (1, 0): 0, (-1, 0): 180}
+    angle = angles[direction]
+
+    arrow_length, arrow_width = ARROW
+    length = _number(arrow_length * scale)
+    half = _number(arrow_width * scale / 2)
     head = (
         f"\\fill[shift={{{_point(x, y)}}}, rotate={angle}] (0,0) -- "
         f"(-{length}bp,{half}bp) -- (-{length}bp,-{half}bp) -- cycle;"

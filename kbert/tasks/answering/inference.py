@@ -116,12 +116,7 @@ def answer(
     records = _make_records(questions, contexts, is_single)
 
     def encode(part: slice) -> list[list[Window]]:
-        examples = encode_squad(records[part], bert.tokenizer, longest(bert), stride=stride)
-        windows: list[list[Window]] = [[] for _ in records[part]]
-        columns = zip(examples.ids, examples.segment_ids, examples.notes, strict=True)
-        for ids, segment_ids, note in columns:
-            windows[note.record].append(Window(ids, segment_ids, note))
-        return windows
+        return _encode_records(bert, records[part], stride)
 
     function = get_output_function(bert, [names.SPAN_START, names.SPAN_END], precision)
     answers: list = [None] * len(records)
@@ -133,6 +128,17 @@ def answer(
         (span,) = find_best_answers([records[index]], notes, starts, ends, max_answer_tokens)
         answers[index] = _make_answer(span, notes, outputs, no_answer_threshold)
     return answers[0] if is_single else answers
+
+
+def _encode_records(bert: Bert, records: list[Question], stride: int) -> list[list[Window]]:
+    """Return the windows of each record."""
+    examples = encode_squad(records, bert.tokenizer, longest(bert), stride=stride)
+    windows: list[list[Window]] = [[] for _ in records]
+    columns = zip(examples.ids, examples.segment_ids, examples.notes, strict=True)
+    for ids, segment_ids, note in columns:
+        window = Window(ids, segment_ids, note)
+        windows[note.record].append(window)
+    return windows
 
 
 def _make_records(questions: list[str], contexts: list[str], is_single: bool) -> list[Question]:
@@ -157,18 +163,25 @@ def _make_answer(
 ) -> Answer:
     """Return the span, or no answer above the threshold, with its probability."""
     has_answer = threshold is None or span.odds <= threshold
-    example = span.example if has_answer else span.null_example
-    first, last = span.tokens if has_answer else (0, 0)
+    if has_answer:
+        example = span.example
+        first, last = span.tokens
+    else:
+        example = span.null_example
+        first = last = 0  # [CLS]
 
     window = notes[example]
-    tokens = list(range(window.first, window.first + len(window.offsets)))
+    end = window.first + len(window.offsets)
+    tokens = list(range(window.first, end))
     if threshold is not None:
         tokens = [0, *tokens]  # [CLS] too
 
     start_logits, end_logits = outputs[example]
-    start_prob = softmax(start_logits[tokens])[tokens.index(first)]
-    end_prob = softmax(end_logits[tokens])[tokens.index(last)]
-    score = float(start_prob) * float(end_prob)
+    start_probs = softmax(start_logits[tokens])
+    end_probs = softmax(end_logits[tokens])
+    start_prob = float(start_probs[tokens.index(first)])
+    end_prob = float(end_probs[tokens.index(last)])
+    score = start_prob * end_prob
     if not has_answer:
         return Answer("", score, 0, 0, span.odds)
     return Answer(span.text, score, span.start, span.end, span.odds)

@@ -44,30 +44,47 @@ def encode_squad(
     """
     questions = _encode_plainly(tokenizer, [record.question for record in records])
     contexts = _encode_contexts(tokenizer, records)
-    ids, segments, starts, ends, notes = [], [], [], [], []
+    ids = []
+    segments = []
+    labels = []
+    notes = []
     dropped = 0
     for number, (record, question) in enumerate(zip(records, questions, strict=True)):
-        first = [tokenizer.cls_id, *question.ids[:_LONGEST_QUESTION], *tokenizer.between_ids]
+        before = _begin_with_question(tokenizer, question)
         context = contexts[record.context]
-        width = max_length - len(first) - 1  # without the last [SEP]
+        width = max_length - len(before) - 1  # without the last [SEP]
         _check_room(record, len(context), width)
 
         span = _find_tokens(record.answers, context.offsets)
         is_dropped = bool(record.answers) and span is None
         dropped += is_dropped
-        for start, end in windows(len(context), width, min(stride, width // 2)):
-            begin = last = IGNORED
+        overlap = min(stride, width // 2)
+        for start, end in windows(len(context), width, overlap):
+            label = (IGNORED, IGNORED)
             if not is_dropped:
-                begin, last = _label_window(span, start, end, len(first))
-            starts.append(begin)
-            ends.append(last)
-            ids.append([*first, *context.ids[start:end], tokenizer.sep_id])
-            second_length = end - start + 1  # with [SEP]
-            segments.append([0] * len(first) + [tokenizer.second_segment] * second_length)
-            notes.append(ContextWindow(number, len(first), context.offsets[start:end]))
+                label = _label_window(span, start, end, len(before))
+            labels.append(label)
+
+            after = [*context.ids[start:end], tokenizer.sep_id]
+            ids.append(before + after)
+            segments.append(_number_segments(tokenizer, before, after))
+            notes.append(ContextWindow(number, len(before), context.offsets[start:end]))
 
     _warn_of_losses(records, questions, dropped)
+    starts = [first for first, _ in labels]
+    ends = [last for _, last in labels]
     return Examples(ids, segments, {SPAN_START: starts, SPAN_END: ends}, notes)
+
+
+def _begin_with_question(tokenizer, question: Encoding) -> list[int]:
+    """Return the tokens before a context: [CLS] question [SEP]."""
+    question_ids = question.ids[:_LONGEST_QUESTION]
+    return [tokenizer.cls_id, *question_ids, *tokenizer.between_ids]
+
+
+def _number_segments(tokenizer, before: list[int], after: list[int]) -> list[int]:
+    """Return the segments of the question's tokens, and of those after it."""
+    return [0] * len(before) + [tokenizer.second_segment] * len(after)
 
 
 def _encode_plainly(tokenizer, texts: Sequence[str]) -> Sequence[Encoding]:
@@ -195,7 +212,8 @@ def _find_window_span(
     """Return the best span of an example, by the logits of its tokens; the odds are unknown."""
     tokens = slice(window.first, window.first + len(window.offsets))
     logit, first, last = find_best_span(start[tokens], end[tokens], longest)
-    text_start, text_end = window.offsets[first][0], window.offsets[last][1]
+    text_start, _ = window.offsets[first]
+    _, text_end = window.offsets[last]
     return Span(
         context[text_start:text_end],
         text_start,
@@ -214,10 +232,15 @@ def find_best_span(start: np.ndarray, end: np.ndarray, longest: int) -> tuple[fl
     A span has at most `longest` tokens.
     """
     sums = start[:, None] + end[None, :]  # (C, C)
-    ordered = np.triu(np.ones(sums.shape, bool))
-    sums = np.where(ordered & ~np.triu(ordered, longest), sums, -np.inf)
-    first, last = np.unravel_index(int(sums.argmax()), sums.shape)
-    return float(sums[first, last]), int(first), int(last)
+    is_ordered = np.triu(np.ones(sums.shape, bool))
+    is_too_long = np.triu(is_ordered, longest)
+    is_span = is_ordered & ~is_too_long
+    sums = np.where(is_span, sums, -np.inf)
+
+    best = int(sums.argmax())
+    first, last = np.unravel_index(best, sums.shape)
+    logit = float(sums[first, last])
+    return logit, int(first), int(last)
 
 
 class Answering(Task):

@@ -67,7 +67,8 @@ def _describe_head(
     """Return the statistics of a head's attention probabilities, float64 (S, S)."""
     tokens = np.arange(len(probs))
     distances = np.abs(tokens[:, None] - tokens)
-    bits = -np.log2(probs, where=probs > 0, out=np.zeros_like(probs))  # 0 log 0 = 0
+    logarithms = np.zeros_like(probs)  # 0 log 0 = 0
+    np.log2(probs, where=probs > 0, out=logarithms)
 
     separators = [token for token in special if token != 0]
     classes = [token for token in special if token == 0]
@@ -82,8 +83,10 @@ def _describe_head(
     for name, values in attention_by_target.items():
         shares[name] = float(values.mean()) if values.size else 0.0
 
-    entropy = float((probs * bits).sum(-1).mean())
-    distance = float((probs * distances).sum(-1).mean())
+    entropies = (probs * -logarithms).sum(-1)
+    mean_distances = (probs * distances).sum(-1)
+    entropy = float(entropies.mean())
+    distance = float(mean_distances.mean())
     return HeadStatistics(layer, head, entropy, distance, shares)
 
 

@@ -77,10 +77,14 @@ class Attribution:
         for score, (start, end), text, word in columns:
             if word is None or start == end:
                 continue
-            before = scores.get((text, word), WordScore("", 0.0, text, start, end))
-            first, last = min(before.start, start), max(before.end, end)
+            empty = WordScore("", 0.0, text, start, end)
+            before = scores.get((text, word), empty)
             total = before.score + float(score)
-            scores[text, word] = WordScore(self.texts[text][first:last], total, text, first, last)
+
+            first = min(before.start, start)
+            last = max(before.end, end)
+            characters = self.texts[text][first:last]
+            scores[text, word] = WordScore(characters, total, text, first, last)
         return list(scores.values())
 
     def summary(self) -> str:
@@ -115,9 +119,12 @@ class Attribution:
             OSError: the file cannot be written; an old one stays.
         """
         path = check_new_file(path, ENDINGS)
-        title, notes, spans = self.title(), self.notes(), self._spans()
+        title = self.title()
+        notes = self.notes()
+        spans = self._spans()
         if path.suffix.lower() == ".html":
-            write_atomically(path, coloured_text.write_page(title, notes, spans).encode())
+            page = coloured_text.write_page(title, notes, spans)
+            write_atomically(path, page.encode())
         else:
             from kbert.tasks.attribution.picture import draw
 
@@ -136,10 +143,10 @@ class Attribution:
         for text, word, (start, end), token, score in zip(*columns, strict=True):
             if word is not None:
                 tokens[text].append((start, end, token, float(score)))
-        return [
-            coloured_text.split_text(text, text_tokens, self.truncated)
-            for text, text_tokens in zip(self.texts, tokens, strict=True)
-        ]
+        spans = []
+        for text_tokens, characters in zip(tokens, self.texts, strict=True):
+            spans.append(coloured_text.split_text(characters, text_tokens, self.truncated))
+        return spans
 
     def _repr_html_(self) -> str:
         return coloured_text.write_fragment(self.title(), self.notes(), self._spans())

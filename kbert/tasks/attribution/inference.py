@@ -168,8 +168,12 @@ def _embed(bert: Bert, sequences: list[list[int]], segments: list[int]) -> tuple
     ids = pad_sequences(sequences, length, bert.config.pad_token_id)
     segment_ids = pad_sequences([segments] * len(sequences), length, 0)
     model = cut_embeddings(cast(bert, "float32"))
-    states = model([ids, segment_ids][: len(model.inputs)], training=False)
-    return ops.convert_to_numpy(states), np.arange(length) < len(segments)
+    inputs = [ids, segment_ids]
+    if len(model.inputs) == 1:  # a family without segments
+        inputs = [ids]
+    states = model(inputs, training=False)
+    mask = np.arange(length) < len(segments)
+    return ops.convert_to_numpy(states), mask
 
 
 def _get_target(bert: Bert, with_cosine: bool, value: str) -> tuple[Callable, targets.Target]:
@@ -178,19 +182,24 @@ def _get_target(bert: Bert, with_cosine: bool, value: str) -> tuple[Callable, ta
     build: Callable
     options: Any  # of the builder
     if with_cosine:
-        build, options = targets.build_cosine, targets.choose_settings(bert)
+        build = targets.build_cosine
+        options = targets.choose_settings(bert)
     elif HEADS[bert.head].classifies_texts:
-        build, options = targets.build_labels, targets.find_activation(bert, value)
+        build = targets.build_labels
+        options = targets.find_activation(bert, value)
     else:
-        build, options = targets.build_masked, "linear" if value == "logit" else "softmax"
+        build = targets.build_masked
+        options = "linear" if value == "logit" else "softmax"
 
     functions = _functions.setdefault(model, {})
     key = build.__name__, options
     if key not in functions:
         target = build(model, options)
         states = ((None, None, bert.config.hidden_size), "float32")
-        shapes = [states, ((None, None), "bool"), *target.arguments]
-        functions[key] = value_and_grad(target.compute, target.variables, shapes), target
+        mask = ((None, None), "bool")
+        shapes = [states, mask, *target.arguments]
+        function = value_and_grad(target.compute, target.variables, shapes)
+        functions[key] = function, target
     return functions[key]
 
 

@@ -48,20 +48,26 @@ def integrate(
 
     def evaluate(alphas: np.ndarray):
         """Return values and gradients at the points baseline + alpha (x − baseline)."""
-        padded = np.pad(alphas, (0, size - len(alphas))).astype("float32")
-        points = baseline + padded[:, None, None] * (x - baseline)
+        num_points = len(alphas)
+        padded = np.pad(alphas, (0, size - num_points))
+        shares = padded.astype("float32")[:, None, None]
+        points = baseline + shares * (x - baseline)
         values, gradients = function(points, masks, *shared)
-        return values[: len(alphas)], gradients[: len(alphas)]
+        return values[:num_points], gradients[:num_points]
 
-    values, _ = evaluate(np.array([0.0, 1.0]))
-    baseline_value, value = float(values[0]), float(values[1])
+    ends, _ = evaluate(np.array([0.0, 1.0]))
+    baseline_value = float(ends[0])
+    value = float(ends[1])
+    difference = value - baseline_value
     relative, absolute = _TOLERANCE
-    tolerance = relative * abs(value - baseline_value) + absolute
+    tolerance = relative * abs(difference) + absolute
 
-    count, most = (STEPS, MOST_STEPS) if steps is None else (steps, steps)
+    count = STEPS if steps is None else steps
+    most = MOST_STEPS if steps is None else steps
     while True:
-        attributions = (x - baseline) * _average_gradients(evaluate, count, size, x.shape)
-        error = float(attributions.sum() - (value - baseline_value))
+        gradients = _average_gradients(evaluate, count, size, x.shape)
+        attributions = (x - baseline) * gradients
+        error = float(attributions.sum() - difference)
         is_near = abs(error) <= tolerance
         if is_near or 2 * count > most:
             break
@@ -84,7 +90,8 @@ def _average_gradients(evaluate: Callable, count: int, size: int, shape: tuple) 
     It is a sum over `count` points of Gauss–Legendre, of which `evaluate` takes `size` at a time.
     """
     points, weights = np.polynomial.legendre.leggauss(count)  # within −1 … 1, sum 2
-    alphas, weights = 0.5 * (1 + points), 0.5 * weights
+    alphas = 0.5 * (1 + points)
+    weights = 0.5 * weights
 
     mean = np.zeros(shape)
     for start in range(0, count, size):

@@ -34,16 +34,21 @@ class _Piece(NamedTuple):
 
 def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> None:
     """Write the picture: the title, texts from a line of their own, and the notes below."""
-    notes = [_describe_strongest(texts), *notes]  # there is no table
-    note_lines = list(itertools.chain.from_iterable(textwrap.wrap(note, 100) for note in notes))
+    note_lines: list[str] = []
+    for note in (_describe_strongest(texts), *notes):  # there is no table
+        note_lines += textwrap.wrap(note, 100)
+
     with draw_figure(path) as figure:
         pieces, lines = _lay_out(texts)
-        height = 2 * _MARGIN + _TITLE + _LINE * lines + _NOTE_LINE * len(note_lines) + 0.1
+        texts_height = _LINE * lines
+        notes_height = _NOTE_LINE * len(note_lines)
+        height = 2 * _MARGIN + _TITLE + texts_height + notes_height + 0.1
         figure.set_size_inches(_WIDTH, height)
         figure.set_facecolor(palette.PAPER.light)
 
         top = height - _MARGIN - _TITLE
-        _write(figure, _MARGIN, top + _TITLE / 2, printable.cut(title, 80), weight="bold")
+        short_title = printable.cut(title, 80)
+        _write(figure, _MARGIN, top + _TITLE / 2, short_title, weight="bold")
         for piece in pieces:
             y = top - _LINE * (piece.line + 0.5)
             if piece.span.tokens:

@@ -107,24 +107,40 @@ def name_cells(row) -> None:
 
 def make_question(row: TableRow) -> Question:
     """Return the question of a row; its last choices may be empty."""
-    columns, titles, location = row.layout.columns, row.layout.titles, row.location
-    cells = [row.cells[column] for column in columns.choices]
-    if isinstance(cells[0], list):
-        cells = cells[0]
-    while cells and (cells[-1] is None or not str(cells[-1]).strip()):  # fewer choices
-        cells = cells[:-1]
+    columns = row.layout.columns
+    titles = row.layout.titles
+    location = row.location
+    cells = _list_choices(row)
 
     column = cast(int, columns.label)
     label = label_of(row.cells[column], titles[column], location)
     _check_label(label, cells, location)
 
-    first, *second = columns.texts
-    prompt = text_of(row.cells[first], titles[first], location)
-    choices = [text_of(cell, f"choice {n}", location) for n, cell in enumerate(cells)]
+    prompt_column, *start_columns = columns.texts
+    prompt = text_of(row.cells[prompt_column], titles[prompt_column], location)
+    choices = []
+    for number, cell in enumerate(cells):
+        choices.append(text_of(cell, f"choice {number}", location))
+
     start = ""
-    if second and row.cells[second[0]] not in (None, ""):
-        start = text_of(row.cells[second[0]], titles[second[0]], location)
+    if start_columns:
+        column = start_columns[0]
+        cell = row.cells[column]
+        if cell not in (None, ""):
+            start = text_of(cell, titles[column], location)
     return Question(prompt, tuple(choices), int(label), start, location)
+
+
+def _list_choices(row: TableRow) -> list:
+    """Return the cells of the choices, without the empty ones at the end."""
+    cells = [row.cells[column] for column in row.layout.columns.choices]
+    if isinstance(cells[0], list):
+        cells = cells[0]
+
+    count = len(cells)
+    while count and (cells[count - 1] is None or not str(cells[count - 1]).strip()):
+        count -= 1
+    return cells[:count]
 
 
 def check_question(record: Question, first: Question, location: str) -> None:

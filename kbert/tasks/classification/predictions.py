@@ -59,16 +59,24 @@ def describe_label_sets(
 ) -> Predictions:
     """Describe the predictions of several labels per text; bool and float (N, labels)."""
     logits = np.asarray(logits, np.float64)
-    losses = np.logaddexp(0.0, np.where(gold, -logits, logits)).mean(1)
+    signed = np.where(gold, -logits, logits)
+    cross_entropy = np.logaddexp(0.0, signed)
+    losses = cross_entropy.mean(1)
     predicted = logits > 0
 
     examples = []
     for number in pick_worst(losses):
+        right = gold[number]
+        answer = predicted[number]
         probs = 1 / (1 + np.exp(-logits[number]))
-        right = _name_labels(labels, gold[number], probs)
-        answer = _name_labels(labels, predicted[number], probs)
-        is_wrong = bool((gold[number] != predicted[number]).any())
-        examples.append(make_example(records[number], right, answer, losses[number], is_wrong))
+        example = make_example(
+            records[number],
+            _name_labels(labels, right, probs),
+            _name_labels(labels, answer, probs),
+            losses[number],
+            bool((right != answer).any()),
+        )
+        examples.append(example)
 
     counts = count_label_sets(gold, predicted, labels)
     return Predictions(len(gold), examples=examples, **counts)

@@ -89,9 +89,11 @@ def finish_classes(records: LabelledRecords, layout: TableLayout, options: Colum
     numbers = {label for label in labels if _NUMBER.fullmatch(label)}
     whole = {label for label in numbers if _WHOLE.fullmatch(label)}
     if whole == numbers and not records.labels:
+        renamed = whole.difference(options.known_labels)
         for index, record in enumerate(records):
-            if record.label in whole and record.label not in options.known_labels:
-                records[index] = record._replace(label=record.label.partition(".")[0])
+            if record.label in renamed:
+                digits, _, _ = record.label.partition(".")
+                records[index] = record._replace(label=digits)
 
     labels_in_order = [record.label for record in records]
     refuse_weights(records, labels_in_order, layout, options)

@@ -57,7 +57,8 @@ class Classification(Task):
         positive = self.find_positive(labels)
         f1 = metrics.macro_f1
         if positive is not None:
-            f1 = functools.partial(metrics.f1, positive=labels.index(positive))
+            index = labels.index(positive)
+            f1 = functools.partial(metrics.f1, positive=index)
 
         def compute(gold, predicted, counts):
             return {
@@ -67,8 +68,9 @@ class Classification(Task):
             }
 
         # the confusion matrix, where it is not 0: resampled much faster than single texts
-        cells, counts = np.unique(gold * len(labels) + predicted, return_counts=True)
-        pairs = np.divmod(cells, len(labels))
+        size = len(labels)
+        cells, counts = np.unique(gold * size + predicted, return_counts=True)
+        pairs = np.divmod(cells, size)
         expected = [labels[n] for n in gold]
         answers = [labels[n] for n in predicted]
         warning = describe_one_class(expected, answers, "examples")

@@ -1,1 +1,1 @@
-"""What several tasks share: their checks, encoding, batches of inference, metrics and intervals."""
+"""Shared parts of the tasks: checks, encoding, inference in batches, metrics and intervals."""

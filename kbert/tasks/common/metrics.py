@@ -20,7 +20,10 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 def accuracy(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None = None) -> float:
     """Return the fraction of correct predictions; both int (N,)."""
-    return float(np.average(np.equal(gold, predicted), weights=counts)) if len(gold) else 0.0
+    if not len(gold):
+        return 0.0
+    is_correct = np.equal(gold, predicted)
+    return float(np.average(is_correct, weights=counts))
 
 
 def f1(
@@ -28,16 +31,22 @@ def f1(
 ) -> float:
     """Return F1 of one class, 2·TP / (2·TP + FP + FN); 0 if it is neither there nor predicted."""
     weights = np.ones(len(gold), int) if counts is None else counts
-    gold, predicted = np.equal(gold, positive), np.equal(predicted, positive)
-    total = weights[gold].sum() + weights[predicted].sum()
-    return float(2 * weights[gold & predicted].sum() / total) if total else 0.0
+    is_gold = np.equal(gold, positive)
+    is_predicted = np.equal(predicted, positive)
+    true_positives = weights[is_gold & is_predicted].sum()
+    total = weights[is_gold].sum() + weights[is_predicted].sum()
+    return float(2 * true_positives / total) if total else 0.0
 
 
 def macro_f1(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None = None) -> float:
     """Return the mean F1 of the classes that are there or predicted, as scikit-learn's."""
     correct, of_gold, of_predicted = _count_classes(gold, predicted, counts)
     total = of_gold + of_predicted
-    return float(np.mean(2 * correct[total > 0] / total[total > 0])) if total.any() else 0.0
+    occurs = total > 0
+    if not occurs.any():
+        return 0.0
+    f1_of_classes = 2 * correct[occurs] / total[occurs]
+    return float(np.mean(f1_of_classes))
 
 
 def matthews(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None = None) -> float:
@@ -45,7 +54,9 @@ def matthews(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None 
     correct, of_gold, of_predicted = _count_classes(gold, predicted, counts)
     total = of_gold.sum()
     covariance = total * correct.sum() - of_gold @ of_predicted
-    variances = (total**2 - of_gold @ of_gold) * (total**2 - of_predicted @ of_predicted)
+    gold_variance = total**2 - of_gold @ of_gold
+    predicted_variance = total**2 - of_predicted @ of_predicted
+    variances = gold_variance * predicted_variance
     return float(covariance / np.sqrt(variances)) if variances > 0 else 0.0
 
 
@@ -54,8 +65,13 @@ def _count_classes(gold, predicted, counts: np.ndarray | None) -> tuple[np.ndarr
     classes, numbers = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
     gold, predicted = np.split(numbers, 2)
     weights = np.ones(len(gold)) if counts is None else counts.astype(np.float64)
-    columns = ((gold, weights * (gold == predicted)), (gold, weights), (predicted, weights))
-    return tuple(np.bincount(column, weight, len(classes)) for column, weight in columns)
+    correct_weights = weights * (gold == predicted)
+
+    num_classes = len(classes)
+    correct = np.bincount(gold, correct_weights, num_classes)
+    of_gold = np.bincount(gold, weights, num_classes)
+    of_predicted = np.bincount(predicted, weights, num_classes)
+    return correct, of_gold, of_predicted
 
 
 def warn_of_constant(**columns: np.ndarray) -> None:
@@ -72,10 +88,15 @@ def warn_of_constant(**columns: np.ndarray) -> None:
 
 def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
     """Return the correlation of numbers, (N,) each; 0 if one is constant: undefined."""
-    gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
-    gold, predicted = gold - gold.mean(), predicted - predicted.mean()
-    scale = np.sqrt((gold**2).sum() * (predicted**2).sum())
-    return float((gold * predicted).sum() / scale) if scale > 0 else 0.0
+    gold = np.asarray(gold, np.float64)
+    predicted = np.asarray(predicted, np.float64)
+    gold = gold - gold.mean()
+    predicted = predicted - predicted.mean()
+
+    covariance = (gold * predicted).sum()
+    variances = (gold**2).sum() * (predicted**2).sum()
+    scale = np.sqrt(variances)
+    return float(covariance / scale) if scale > 0 else 0.0
 
 
 def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
@@ -85,7 +106,9 @@ def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 def _rank(numbers: np.ndarray) -> np.ndarray:
     _, indices, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[indices]
+    last_ranks = np.cumsum(counts)
+    mean_ranks = last_ranks - (counts - 1) / 2
+    return mean_ranks[indices]
 
 
 def micro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
@@ -95,7 +118,10 @@ def micro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 def mean_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
     """Return the mean F1 of the labels; a label that neither occurs nor is predicted has 0."""
-    return float(np.mean([f1(*columns, True) for columns in zip(gold.T, predicted.T, strict=True)]))
+    scores = []
+    for gold_column, predicted_column in zip(gold.T, predicted.T, strict=True):
+        scores.append(f1(gold_column, predicted_column, True))
+    return float(np.mean(scores))
 
 
 def average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
@@ -107,9 +133,13 @@ def average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
     if not gold.any():
         return 0.0
     order = np.argsort(-scores, kind="stable")
-    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # of each threshold
+    changes = np.diff(scores[order]) != 0
+    last = np.flatnonzero(np.append(changes, True))  # of each threshold
+
     correct = np.cumsum(gold[order])[last]
-    return float(np.sum(np.diff(correct, prepend=0) / gold.sum() * correct / (last + 1)))
+    added = np.diff(correct, prepend=0)
+    recall = added / gold.sum()
+    return float(np.sum(recall * correct / (last + 1)))
 
 
 def mean_average_precision(gold: np.ndarray, scores: np.ndarray) -> float:

@@ -76,17 +76,24 @@ class DistilledBatches:
         else:
             batch = self.batches.batch(step, part)
 
+        labels: dict[str, np.ndarray] = {}
+        weights: dict[str, np.ndarray] = {}
+        if self.alpha < 1:
+            labels |= batch.labels
+            for name in batch.labels:
+                weights[name] = (1 - self.alpha) * batch.weights[name]
+
         computed = self.compute(batch.inputs)
-        labels = dict(batch.labels) if self.alpha < 1 else {}
-        weights = {name: (1 - self.alpha) * batch.weights[name] for name in labels}
         for name, loss in self.outputs.items():
             target = f"{names.TEACHER}{name}"
             labels[target] = self._select_labels(computed[name], loss)
             weights[target] = self.alpha * batch.weights[name]
         for block, layer in self.states.items():
             target = names.hidden_target(block)
-            labels[target] = computed[names.encoder_output(layer)]
+            output = names.encoder_output(layer)
+            labels[target] = computed[output]
             weights[target] = self.state_weight * token_weights
+
         weights = {name: array.astype(np.float32) for name, array in weights.items()}
         return TrainingBatch(batch.inputs, labels, weights)
 
@@ -101,9 +108,14 @@ class DistilledBatches:
 
         Padding, and rows without a label, weigh 0.
         """
-        counts = sum(array.reshape(len(batch), -1).sum(1) for array in batch.weights.values())
+        total = np.zeros(len(batch))
+        for array in batch.weights.values():
+            by_row = array.reshape(len(batch), -1)
+            total += by_row.sum(1)
+        has_label = total > 0
+
         is_real = batch.inputs[names.TOKEN_IDS] != self.pad_id
-        is_real &= np.asarray(counts > 0)[:, None]
+        is_real &= has_label[:, None]
         return is_real.astype(np.float32) / max(is_real.sum(), 1)
 
 

@@ -48,7 +48,8 @@ class EmbeddingEvaluation(Evaluation):
             unit = _scale_to_one(embeddings)
             return describe_similarities(self.kind, self.records, self.examples, unit)
 
-        return self.measure_user_metrics(collect_metrics(scores), scores, pairs, pairs, describe)
+        metrics = collect_metrics(scores)
+        return self.measure_user_metrics(metrics, scores, pairs, pairs, describe)
 
 
 def pair_cosines(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Pairs | None:
@@ -135,10 +136,14 @@ def _score_neighbours(sentences: np.ndarray, groups: np.ndarray) -> Scores:
 def _score_triplets(unit: np.ndarray, columns: np.ndarray) -> Scores:
     """Return the metrics of `score_retrieval`, and accuracy; its counts are per query."""
     retrieval = score_retrieval(unit, columns)
-    cosines = np.einsum("nh,nch->nc", unit[columns[:, 0]], unit[columns[:, 1:]])
-    is_correct = (cosines[:, :1] > cosines[:, 1:]).all(1)
+    query_texts = columns[:, 0]
+    other_texts = columns[:, 1:]
+    cosines = np.einsum("nh,nch->nc", unit[query_texts], unit[other_texts])
+    correct = cosines[:, :1]
+    wrong = cosines[:, 1:]
+    is_correct = (correct > wrong).all(1)
 
-    queries = np.unique(columns[:, 0], return_inverse=True)[1]
+    _, queries = np.unique(query_texts, return_inverse=True)
     correct_per_query = np.bincount(queries, is_correct)
     triplets_per_query = np.bincount(queries)
 
@@ -162,14 +167,20 @@ def score_retrieval(unit: np.ndarray, columns: np.ndarray) -> Scores:
     for query, text in columns[:, :2].tolist():
         correct.setdefault(query, set()).add(text)
     queries = sorted(correct)
-    self_matches = {query for query, texts in correct.items() if query in texts}
+    self_matches = {query for query in queries if query in correct[query]}
 
-    nearest = _find_nearest(unit, queries, np.unique(columns[:, 1:]), self_matches)
+    texts = np.unique(columns[:, 1:])
+    nearest = _find_nearest(unit, queries, texts, self_matches)
     per_query = []  # recall@k for each k, and 1 / the rank of the first correct one
-    for query, texts in zip(queries, nearest.tolist(), strict=True):
-        hits = [text in correct[query] for text in texts]
-        recall = [sum(hits[:k]) / len(correct[query]) for k in NEAREST]
-        reciprocal_rank = 1 / (hits.index(True) + 1) if any(hits) else 0.0
+    for query, neighbours in zip(queries, nearest.tolist(), strict=True):
+        correct_texts = correct[query]
+        hits = [text in correct_texts for text in neighbours]
+        recall = [sum(hits[:k]) / len(correct_texts) for k in NEAREST]
+
+        reciprocal_rank = 0.0
+        if any(hits):
+            rank = hits.index(True) + 1
+            reciprocal_rank = 1 / rank
         per_query.append([*recall, reciprocal_rank])
     return Scores((np.array(per_query),), _average)
 

@@ -230,12 +230,19 @@ def compare(similarity: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if not len(a):
         return np.zeros((0, len(b)), "float32")
     if similarity == "cosine":
-        return np.clip(_normalize_safely(a) @ _normalize_safely(b).T, -1, 1)
+        cosines = _normalize_safely(a) @ _normalize_safely(b).T
+        return np.clip(cosines, -1, 1)
     if similarity == "dot":
         return a @ b.T
-    if similarity == "euclidean":
-        return np.stack([-np.linalg.norm(b - row, axis=1) for row in a])
-    return np.stack([-np.abs(b - row).sum(axis=1) for row in a])
+
+    distances = []
+    for row in a:
+        difference = b - row
+        if similarity == "euclidean":
+            distances.append(np.linalg.norm(difference, axis=1))
+        else:
+            distances.append(np.abs(difference).sum(axis=1))
+    return -np.stack(distances)
 
 
 def check_finite(embeddings: np.ndarray, name: str) -> None:

@@ -65,14 +65,21 @@ class TextRecord(NamedTuple):
         return "pairs" if len(self.texts) == 2 else "triplets"
 
 
+def _find_texts(roles: list[str]) -> tuple[list[int], list[int]]:
+    """Return the columns that may be the first text, and those that may be the second."""
+    first = _find_roles(roles, _FIRST)
+    second = [number for number in _find_roles(roles, _SECOND) if number not in first]
+    if len(first) == 2 and not second:
+        names = [roles[number] for number in first]
+        if _is_known_pair(names):
+            second = [first.pop()]  # question, sentence
+    return first, second
+
+
 def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Columns:
     """Return the columns of two texts, of negatives or a score, or of a text and its label."""
     roles = _name_roles(names, location, options)
-    first = _find_roles(roles, _FIRST)
-    second = [n for n in _find_roles(roles, _SECOND) if n not in first]
-    if len(first) == 2 and not second and _is_known_pair(roles[n] for n in first):
-        second = [first.pop()]  # question, sentence
-
+    first, second = _find_texts(roles)
     negatives = _find_roles(roles, _NEGATIVES)
     scores = _find_roles(roles, _SCORES)
     labels = _find_roles(roles, LABELS) or _find_roles(roles, _LABELS)

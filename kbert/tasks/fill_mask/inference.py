@@ -133,15 +133,24 @@ def _list_candidates(
 ) -> list[list[Candidate]]:
     """Return the most likely tokens for each hidden state (M, H) at a mask."""
     dense, norm, similarity = [bert.model.get_layer(name) for name in MLM_LAYERS]
-    table = keras.ops.convert_to_tensor(bert.model.get_layer(names.TOKEN_EMBEDDING).embeddings)
+    token_embedding = bert.model.get_layer(names.TOKEN_EMBEDDING)
+    table = keras.ops.convert_to_tensor(token_embedding.embeddings)
+
     candidates = []
     for start in range(0, len(states), _MASKS):
-        chunk = keras.ops.convert_to_tensor(states[None, start : start + _MASKS])
-        logits = keras.ops.convert_to_numpy(similarity([norm(dense(chunk)), table]))[0]
+        chunk = states[None, start : start + _MASKS]
+        transformed = norm(dense(keras.ops.convert_to_tensor(chunk)))
+        logits = keras.ops.convert_to_numpy(similarity([transformed, table]))
+        probabilities = softmax(logits[0])
         # outputs beyond the tokenizer's vocabulary have no token
-        probabilities = softmax(logits)[:, : tokenizer.vocab_size]
-        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
-        for row, ids in zip(probabilities, best.tolist(), strict=True):
-            tokens = [Candidate(tokenizer.token_of(token), float(row[token])) for token in ids]
-            candidates.append(tokens)
+        probabilities = probabilities[:, : tokenizer.vocab_size]
+
+        order = np.argsort(-probabilities, axis=1, kind="stable")
+        best = order[:, :top_k].tolist()
+        for row, ids in zip(probabilities, best, strict=True):
+            candidates_of_mask = []
+            for token_id in ids:
+                token = tokenizer.token_of(token_id)
+                candidates_of_mask.append(Candidate(token, float(row[token_id])))
+            candidates.append(candidates_of_mask)
     return candidates

@@ -31,12 +31,19 @@ def count_confusions(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[s
     There is no matrix of too many labels.
     """
     size = len(labels)
-    columns = [gold[gold == predicted], gold, predicted]  # right, there, answered
-    counts = np.stack([np.bincount(numbers, minlength=size) for numbers in columns], 1)
+    right = gold[gold == predicted]
+    counts_of_columns = []
+    for numbers in (right, gold, predicted):
+        counts_of_columns.append(np.bincount(numbers, minlength=size))
+    counts = np.stack(counts_of_columns, 1)
     fields: dict = {"label_scores": score_labels(labels, counts.tolist())}
+
     if size <= MOST_LABELS:
-        pairs = np.bincount(gold * size + predicted, minlength=size * size)
-        fields |= {"labels": tuple(labels), "matrix": pairs.reshape(size, size).tolist()}
+        pairs = gold * size + predicted
+        pair_counts = np.bincount(pairs, minlength=size * size)
+        matrix = pair_counts.reshape(size, size)
+        fields["labels"] = tuple(labels)
+        fields["matrix"] = matrix.tolist()
     return fields
 
 

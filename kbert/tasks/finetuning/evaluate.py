@@ -318,10 +318,12 @@ class LabelledEvaluation(Evaluation):
         arrays = self.predict_sequences(predict_packed if self.packed else predict)
         if HEADS[self.task.head].reads != "first":  # logits of tokens, without padding
             for outputs_of_text, ids in zip(arrays, self.examples.ids, strict=True):
-                outputs_of_text[:] = [array[: len(ids)] for array in outputs_of_text]
+                length = len(ids)
+                outputs_of_text[:] = [array[:length] for array in outputs_of_text]
 
         logits = {}
-        for name, column in zip(outputs, zip(*arrays, strict=True), strict=True):
+        columns = zip(*arrays, strict=True)
+        for name, column in zip(outputs, columns, strict=True):
             logits[name] = self.examples.group_sequences(column)
         return logits
 

@@ -54,9 +54,15 @@ def repeat_examples(batch: TrainingBatch, classes: int) -> TrainingBatch:
     taken = {1, classes}
     for array in (*batch.inputs.values(), *batch.labels.values()):
         taken.update(array.shape[1:])
-    count = next(number for number in range(2, len(taken) + 3) if number not in taken)
+    count = 2
+    while count in taken:
+        count += 1
+    indices = np.arange(count)
 
     def repeat(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {name: array[np.arange(count) % len(array)] for name, array in group.items()}
+        return {name: array[indices % len(array)] for name, array in group.items()}
 
-    return TrainingBatch(repeat(batch.inputs), repeat(batch.labels), repeat(batch.weights))
+    inputs = repeat(batch.inputs)
+    labels = repeat(batch.labels)
+    weights = repeat(batch.weights)
+    return TrainingBatch(inputs, labels, weights)

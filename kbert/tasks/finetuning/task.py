@@ -4,9 +4,10 @@ import copy
 import dataclasses
 import os
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kbert.data.labelled.columns import NO_OPTIONS, ColumnOptions
 from kbert.graph import aliases
@@ -54,7 +55,7 @@ TASKS = {
 _EXCEL = (".xlsx", ".xls", ".xlsm", ".ods")
 
 
-class Task(Protocol):
+class Task(ABC):
     """One kind of labelled data: its reader, its head and its metrics.
 
     A task that measures a model in a way of its own has a method `evaluate`: see
@@ -117,6 +118,7 @@ class Task(Protocol):
         """Return the functions that read and plan its runs."""
         return pkgutil.resolve_name(self.read_step), pkgutil.resolve_name(self.plan_step)
 
+    @abstractmethod
     def read(self, data, name: str = "data", options: ColumnOptions = NO_OPTIONS) -> list:
         """Return the records of a file, or of rows in memory, in their order.
 
@@ -148,9 +150,11 @@ class Task(Protocol):
         """Return what a metric is of, where its name does not say it, in words; else ""."""
         return ""
 
+    @abstractmethod
     def encode(self, records: Sequence, /, tokenizer, labels, *, max_length: int) -> "Examples":
         """Encode records: the model's inputs, and the labels as numbers."""
 
+    @abstractmethod
     def scores(self, records: Sequence, examples, outputs: dict[str, list], labels) -> "Scores":
         """Return how good outputs are, per example; its `metrics` are over all.
 

@@ -23,13 +23,15 @@ def pair_arrays(task, examples, outputs: Mapping[str, list]) -> Pairs | None:
     all sentences. None: the outputs are spans.
     """
     if TOKEN_CLASSIFIER in outputs:
-        labels = np.concatenate([np.asarray(row) for row in examples.labels[TOKEN_CLASSIFIER]])
+        labels = np.concatenate(examples.labels[TOKEN_CLASSIFIER])
         logits = np.concatenate(outputs[TOKEN_CLASSIFIER])
-        return labels[labels != IGNORED], logits[labels != IGNORED]
+        has_label = labels != IGNORED
+        return labels[has_label], logits[has_label]
     if CLASSIFIER not in outputs:
         return None
 
-    labels, arrays = np.array(examples.labels[CLASSIFIER]), outputs[CLASSIFIER]
+    labels = np.array(examples.labels[CLASSIFIER])
+    arrays = outputs[CLASSIFIER]
     width = max(len(array) for array in arrays)
     logits = np.full((len(arrays), width), -np.inf, np.float32)
     for padded, array in zip(logits, arrays, strict=True):

@@ -93,12 +93,16 @@ def find_tasks(names: str | Sequence[str]) -> list[GlueTask]:
     """
     if isinstance(names, str):
         names = list(TASKS) if names == "all" else names.split(",")
+    if not names:
+        raise ValueError(f"tasks must be all, or of {', '.join(TASKS)}, got none")
+
     known = {_simplify(name): task for name, task in TASKS.items()}
-    wrong = [repr(name) for name in names if _simplify(str(name)) not in known]
-    if wrong or not names:
-        got = wrong[0] if wrong else "none"
-        raise ValueError(f"tasks must be all, or of {', '.join(TASKS)}, got {got}")
-    wanted = [known[_simplify(name)] for name in names]
+    wanted = []
+    for name in names:
+        simple_name = _simplify(str(name))
+        if simple_name not in known:
+            raise ValueError(f"tasks must be all, or of {', '.join(TASKS)}, got {name!r}")
+        wanted.append(known[simple_name])
     return [task for task in TASKS.values() if task in wanted]
 
 

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.transfer import weights_digest
@@ -209,12 +209,15 @@ class _Runs:
         name = f"batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
         folder = self.folder / task.name / name
         refuse_links(self.folder, [task.name, f"{task.name}/{name}"])
-        if (folder / METRICS_FILE).is_file():
-            return Run(setting, seed, _read_metrics(folder, made_of), folder)
+        path = folder / METRICS_FILE
+        if path.is_file():
+            metrics = _read_metrics(folder, made_of)
+            return Run(setting, seed, metrics, folder)
 
         metrics = self._compute_metrics(task, data, setting, seed, folder)
-        text = json.dumps(as_json({"figures": metrics, "made_of": made_of}), indent=2) + "\n"
-        write_atomically(folder / METRICS_FILE, text.encode())
+        saved = as_json({"figures": metrics, "made_of": made_of})
+        text = json.dumps(saved, indent=2) + "\n"
+        write_atomically(path, text.encode())
         return Run(setting, seed, metrics, folder)
 
     def _compute_metrics(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:
@@ -245,11 +248,16 @@ class _Runs:
             assert isinstance(tuned, Finetuned)
             return tuned
 
-        options = {"save_every": SAVE_EVERY} | self.options | setting._asdict()
-        options |= {"output": folder, "seed": seed} | self.run_options
-        options |= {"positive_label": task.positive_label}
+        options: dict[str, Any] = {"save_every": SAVE_EVERY}
+        options |= self.options
+        options |= setting._asdict()
+        options["output"] = folder
+        options["seed"] = seed
+        options |= self.run_options
+        options["positive_label"] = task.positive_label
         # the last weights, as the paper's: the number of epochs is a point of the grid
-        options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
+        options["keep_best"] = False
+        options["evaluate_every"] = 2**31 - 1
         return finetune(self.bert, task.kind, train=train, dev=dev, **options)
 
 

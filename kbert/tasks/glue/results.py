@@ -138,15 +138,16 @@ def read_published() -> list[dict[str, str]]:
 
 def make_table(metrics: Sequence[Metric]) -> list[list[str]]:
     """Return a header, and one metric per row beside the published ones; all are percents."""
-    published = {}
+    published: dict[str, dict[tuple[str, str], str]] = {}  # by model, then by task and metric
     for row in read_published():
-        published[row["model"], row["task"], row["metric"]] = row["value"]
-    models = list(dict.fromkeys(model for model, *_ in published))
+        values_of_model = published.setdefault(row["model"], {})
+        values_of_model[row["task"], row["metric"]] = row["value"]
 
-    table = [["task", "metric", "dev", *models]]
+    table = [["task", "metric", "dev", *published]]
     for metric in metrics:
-        values = [published.get((model, metric.task, metric.metric), "") for model in models]
-        table.append([metric.task, metric.metric, str(metric), *values])
+        key = metric.task, metric.metric
+        values = [values_of_model.get(key, "") for values_of_model in published.values()]
+        table.append([*key, str(metric), *values])
     return table
 
 

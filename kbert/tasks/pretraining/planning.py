@@ -144,14 +144,23 @@ def _evaluate(held_out: PretrainingBatches, most_batches: int, engine) -> Evalua
 
     Examples and masks are the same every time: those of one pass, at least one batch.
     """
-    count = max(1, held_out.examples_per_epoch(0) // held_out.batch_size)
-    part = engine.slice_examples(held_out.batch_size)
+    batch_size = held_out.batch_size
+    count = max(1, held_out.examples_per_epoch(0) // batch_size)
+    part = engine.slice_examples(batch_size)
     sums: dict[str, np.ndarray] = {}
     for step in range(min(most_batches, count)):
-        for name, pair in engine.evaluate(held_out.batch(step, part)).items():
+        batch = held_out.batch(step, part)
+        for name, pair in engine.evaluate(batch).items():
             sums[name] = sums.get(name, 0.0) + np.array(pair)
-    metrics = {name: float(total / weight) for name, (total, weight) in sums.items() if weight}
-    losses = [value for name, value in metrics.items() if name.endswith("_loss")]
+
+    metrics = {}
+    losses = []
+    for name, (total, weight) in sums.items():
+        if not weight:
+            continue
+        metrics[name] = float(total / weight)
+        if name.endswith("_loss"):
+            losses.append(metrics[name])
     return Evaluated({"loss": sum(losses)} | metrics)
 
 

@@ -297,7 +297,10 @@ def _find_hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
     """Return the best texts; ties in the order of the texts."""
     indices = np.arange(len(scores))
     if top_k < len(scores):
-        least = np.partition(scores, -top_k)[-top_k]
+        partitioned = np.partition(scores, -top_k)
+        least = partitioned[-top_k]
         indices = indices[scores >= least]  # more than top_k where some are equal
-    order = indices[np.argsort(-scores[indices], kind="stable")][:top_k]
-    return [Hit(texts[index], float(scores[index]), int(index)) for index in order]
+
+    order = np.argsort(-scores[indices], kind="stable")
+    best = indices[order][:top_k].tolist()
+    return [Hit(texts[index], float(scores[index]), index) for index in best]

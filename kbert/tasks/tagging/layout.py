@@ -63,9 +63,11 @@ def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> La
 
     layout = Layout(_FORM, _UPOS, True) if is_universal else _detect_layout(lines, options)
     if options.text is not None:
-        layout = layout._replace(word=_find_index(options.text, tokens[0]))
+        word = _find_index(options.text, tokens[0])
+        layout = layout._replace(word=word)
     if options.label is not None:
-        layout = layout._replace(label=_find_index(options.label, tokens[0]))
+        label = _find_index(options.label, tokens[0])
+        layout = layout._replace(label=label)
     if options.text is None and layout.word == layout.label:
         layout = layout._replace(word=1)
     return layout

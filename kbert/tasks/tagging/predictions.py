@@ -58,14 +58,17 @@ def _measure_sentences(
     losses = np.zeros(len(records))
     probs: dict[tuple[int, int], float] = {}
     for window, values in zip(examples.notes, logits, strict=True):
-        sentence = records[window.record]
-        gold = np.array([numbers[sentence.labels[word]] for word in window.words], int)
+        sentence_labels = records[window.record].labels
+        gold = np.array([numbers[sentence_labels[word]] for word in window.words], int)
         log_probs = log_softmax(values[list(window.tokens)])
-        losses[window.record] -= log_probs[np.arange(len(gold)), gold].sum()
+        gold_log_probs = log_probs[np.arange(len(gold)), gold]
+        losses[window.record] -= gold_log_probs.sum()
 
-        for index in np.flatnonzero(log_probs.argmax(-1) != gold):
+        is_wrong = log_probs.argmax(-1) != gold
+        for index in np.flatnonzero(is_wrong):
             word = window.record, window.words[index]
-            probs[word] = float(np.exp(log_probs[index].max()))
+            largest = log_probs[index].max()
+            probs[word] = float(np.exp(largest))
     return losses, probs
 
 

@@ -106,11 +106,14 @@ class Tagging(Task):
     def pair_predictions(self, records, examples, outputs, labels) -> tuple[list, list]:
         """Return the labels of each sentence's words, and the predicted ones."""
         outside = OUTSIDE if OUTSIDE in labels else labels[0]
+        gold = [list(record.labels) for record in records]
         predicted = [[outside] * len(record.words) for record in records]
-        for note, logits in zip(examples.notes, outputs[TOKEN_CLASSIFIER], strict=True):
-            for word, token in zip(note.words, note.tokens, strict=True):
-                predicted[note.record][word] = labels[int(logits[token].argmax())]
-        return [list(record.labels) for record in records], predicted
+        for window, logits in zip(examples.notes, outputs[TOKEN_CLASSIFIER], strict=True):
+            sentence = predicted[window.record]
+            for word, token in zip(window.words, window.tokens, strict=True):
+                number = int(logits[token].argmax())
+                sentence[word] = labels[number]
+        return gold, predicted
 
     def find_baseline(self, train: Sequence[Sentence], dev: Sequence[Sentence]) -> Baseline:
         return find_majority(list(_iterate_labels(train)), list(_iterate_labels(dev)), "label")

@@ -72,14 +72,17 @@ def find_spans(text: str, punctuation: str) -> list[Span]:
     """Split at white space, and split each punctuation character off both ends."""
     spans: list[Span] = []
     for match in _CHUNK.finditer(text):
-        chunk, start = match[0], match.start()
-        first = len(chunk) - len(chunk.lstrip(punctuation))
-        last = max(len(chunk.rstrip(punctuation)), first)
+        start = match.start()
+        end = match.end()
+        chunk = match[0]
+        first = end - len(chunk.lstrip(punctuation))  # where its word begins, and ends
+        last = start + len(chunk.rstrip(punctuation))
+        last = max(first, last)
 
-        spans += [(start + n, start + n + 1) for n in range(first)]
+        spans += [(index, index + 1) for index in range(start, first)]
         if last > first:
-            spans.append((start + first, start + last))
-        spans += [(start + n, start + n + 1) for n in range(last, len(chunk))]
+            spans.append((first, last))
+        spans += [(index, index + 1) for index in range(last, end)]
     return spans
 
 
@@ -90,7 +93,8 @@ def read_words(encoding: Encoding) -> tuple[list[Span], Window]:
         if word is not None:
             tokens_by_word.setdefault(word, []).append(token)
 
-    spans, first_tokens = [], []
+    spans = []
+    first_tokens = []
     for tokens in tokens_by_word.values():
         start, _ = encoding.offsets[tokens[0]]
         _, end = encoding.offsets[tokens[-1]]

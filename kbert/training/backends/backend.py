@@ -3,8 +3,9 @@
 import contextlib
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
@@ -18,7 +19,7 @@ LARGE, _ROWS = 2**17, 128  # elements of a gradient, rows of a matrix that keep 
 Arrays = tuple[dict[str, np.ndarray], ...]  # inputs, labels, weights of labels, and stop flags
 
 
-class Program(Protocol):
+class Program(ABC):
     """The compiled functions of a step, which change a state's variables."""
 
     backend: Any
@@ -88,14 +89,16 @@ class Program(Protocol):
         gradients_of_weights = zip(*gradients_of_shards, strict=True)
         return [ops.convert_to_numpy(sum(gradients)) for gradients in gradients_of_weights]
 
+    @abstractmethod
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         """Return `TrainingStep.measure` of all devices' and hosts' arrays (B, …) together."""
 
+    @abstractmethod
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the model's outputs by name, without dropout."""
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """Devices and hosts, and the operations of a step that backends write differently."""
 
     replicas: int = 1  # devices that share a batch, over all hosts
@@ -120,6 +123,7 @@ class Backend(Protocol):
         counts = self.sum_over_processes(np.array(stop_flags, "float32"))
         return StopFlags(*(counts > 0).tolist())
 
+    @abstractmethod
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         """Return the sum of an array of each process, on all of them."""
 
@@ -127,12 +131,15 @@ class Backend(Protocol):
         """Tell the other processes that this one ends with an error of its own."""
         return
 
+    @abstractmethod
     def is_process_failure(self, error: Exception) -> bool:
         """Return whether an error of a step means that another process is gone."""
 
+    @abstractmethod
     def to_numpy(self, values: list) -> list[np.ndarray]:
         """Return values of variables, copied only if the backend must."""
 
+    @abstractmethod
     def compile(
         self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
     ) -> Program:
@@ -140,6 +147,7 @@ class Backend(Protocol):
 
     # Within a step.
 
+    @abstractmethod
     def differentiate(self, function: Callable, arguments: list) -> tuple[list, Any]:
         """Return the gradients of the first of a function's two results, and the second.
 
@@ -147,24 +155,30 @@ class Backend(Protocol):
         tensor that has no effect is 0.
         """
 
+    @abstractmethod
     def checkpoint(self, function: Callable) -> Callable:
         """Return a function of float tensors whose backward pass computes it again."""
 
+    @abstractmethod
     def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
         """Sum a function of each micro-batch and its seeds, one after the other.
 
         It returns a list of gradients, and the losses' sums; `nothing` is such a result of zeros.
         """
 
+    @abstractmethod
     def map_micro_batches(self, function: Callable, inputs, seeds):
         """Stack a function of each micro-batch and its seeds; nothing is kept for gradients."""
 
+    @abstractmethod
     def sum_over_devices(self, function: Callable) -> Callable:
         """Return a function that sums this one over all devices; see `gradients_of_device`."""
 
+    @abstractmethod
     def all_gather(self, arrays: list) -> list:
         """Return arrays (B, …) of each device as (devices, B, …) on all; without gradients."""
 
+    @abstractmethod
     def device_index(self):
         """Return which device of `replicas` computes this."""
 
@@ -194,12 +208,15 @@ def add(total, new):
 def join(arrays: list, numbers: Sequence[int], function: Callable) -> list:
     """Return the arrays, after a function of those with the numbers, side by side in one vector."""
     chosen = [arrays[number] for number in numbers]
-    ends = list(itertools.accumulate(math.prod(array.shape) for array in chosen))
     flat = [ops.reshape(array, (-1,)) for array in chosen]
     vector = function(ops.concatenate(flat))
+
+    sizes = [math.prod(array.shape) for array in chosen]
+    ends = list(itertools.accumulate(sizes))
+    pieces = ops.split(vector, ends[:-1])
     joined = list(arrays)
-    for number, part in zip(numbers, ops.split(vector, ends[:-1]), strict=True):
-        joined[number] = ops.reshape(part, arrays[number].shape)
+    for number, piece in zip(numbers, pieces, strict=True):
+        joined[number] = ops.reshape(piece, arrays[number].shape)
     return joined
 
 
@@ -222,10 +239,12 @@ def compute_norm(gradients: list):
     def compute_norms(gradient):
         if math.prod(gradient.shape) < LARGE:
             return ops.reshape(gradient, (-1,))
-        first, last = gradient.shape[0], gradient.shape[-1]
+        first = gradient.shape[0]
+        last = gradient.shape[-1]
         shape = (first, -1) if first >= _ROWS else (-1, last)
         rows = ops.reshape(gradient, shape)
-        return ops.sqrt(ops.sum(ops.square(rows), -1))
+        squares = ops.sum(ops.square(rows), -1)
+        return ops.sqrt(squares)
 
     norms = ops.concatenate([compute_norms(gradient) for gradient in gradients])
     return ops.sqrt(ops.sum(ops.square(norms)))

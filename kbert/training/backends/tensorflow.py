@@ -5,6 +5,7 @@ Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -244,12 +245,18 @@ class _Program(Program):
 
         of_steps = [self.split_by_replica(shards, seeds) for shards, seeds in steps]
         # one program, however many steps there are: it leaves what is filled up alone
-        filled = of_steps + of_steps[-1:] * (self._steps - len(steps))
-        stacked = [strategies.stack_steps(list(replica)) for replica in zip(*filled, strict=True)]
-        count = tf.constant(len(steps))
-        table = self.call(count, *self.backend.local_replicas.per_replica(stacked))
+        missing = self._steps - len(steps)
+        filled = of_steps + of_steps[-1:] * missing
+
+        stacked = []
+        for steps_of_replica in zip(*filled, strict=True):
+            stacked.append(strategies.stack_steps(list(steps_of_replica)))
+        arguments = self.backend.local_replicas.per_replica(stacked)
+        table = self.call(tf.constant(len(steps)), *arguments)
+
         shards, _ = steps[0]
-        names = self.step.metric_names(shards[0][1])
+        _, labels, *_ = shards[0]
+        names = self.step.metric_names(labels)
 
         def read():
             metrics = table.numpy()[: len(steps)].tolist()  # waits for the device, once
@@ -265,16 +272,22 @@ class _Program(Program):
         return np.asarray(self.sums(self.backend.local_replicas.per_replica(shards)))
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        backend = self.backend
-        if not backend.local_replicas.on_tpu:
-            return {name: np.asarray(value) for name, value in self._forward(inputs).items()}
+        local_replicas = self.backend.local_replicas
+        if not local_replicas.on_tpu:
+            tensors = self._forward(inputs)
+            return {name: np.asarray(value) for name, value in tensors.items()}
 
         count = len(next(iter(inputs.values())))
-        size = -(-count // backend.replicas)  # of each chip; the last ones have some examples again
-        indices = np.arange(size * backend.replicas).reshape(backend.replicas, size) % count
-        shards = [{name: array[some] for name, array in inputs.items()} for some in indices]
+        chips = self.backend.replicas
+        size = math.ceil(count / chips)  # of each chip; the last ones have some examples again
+        shards = []
+        for chip in range(chips):
+            indices = np.arange(chip * size, (chip + 1) * size) % count
+            shards.append({name: array[indices] for name, array in inputs.items()})
+
         outputs = {}
-        for name, of_chips in self._forward(backend.local_replicas.per_replica(shards)).items():
+        outputs_of_chips = self._forward(local_replicas.per_replica(shards))
+        for name, of_chips in outputs_of_chips.items():
             arrays = [np.asarray(array) for array in of_chips]
             outputs[name] = np.concatenate(arrays)[:count]
         return outputs

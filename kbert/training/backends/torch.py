@@ -116,15 +116,20 @@ class TorchBackend(Backend):
     @torch.no_grad()
     def apply(self, step, decision, values: Values, gradients, counts: Counts) -> Values:
         """Change the tensors of `values` in place, where torch's own AdamW does the same."""
+        is_adamw = step.optimizer.name == "adamw"
         wide = all(weight.dtype == torch.float32 for weight in values.weights)
         compiling = torch.compiler.is_compiling()  # it fuses by itself, and refuses torch's AdamW
-        if step.optimizer.name != "adamw" or not wide or compiling:
+        if not is_adamw or not wide or compiling:
             return super().apply(step, decision, values, gradients, counts)
 
-        kinds = list(zip(step.decayed, step.trained.rates, strict=True))
-        for decayed, share in dict.fromkeys(kinds):
-            chosen = [index for index, kind in enumerate(kinds) if kind == (decayed, share)]
-            _adamw(step, decision.scale_rate(share), decayed, values, gradients, chosen)
+        groups: dict[tuple[bool, float], list[int]] = {}
+        kinds = zip(step.decayed, step.trained.rates, strict=True)
+        for index, kind in enumerate(kinds):
+            groups.setdefault(kind, []).append(index)
+
+        for (decayed, share), indices in groups.items():
+            group_decision = decision.scale_rate(share)
+            _adamw(step, group_decision, decayed, values, gradients, indices)
         if step.optimizer.ema is not None:
             _average(step.optimizer.ema, decision, values)
         return values._replace(counts=counts)

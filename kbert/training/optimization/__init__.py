@@ -1,1 +1,1 @@
-"""The optimizers, and the schedules of their learning rate."""
+"""The optimizers' update rules, and the schedules of the learning rate."""

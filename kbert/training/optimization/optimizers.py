@@ -116,13 +116,17 @@ class AdamW:
 
     def _direction(self, slots: dict, gradient, iteration) -> tuple:
         """Return Adam's direction (Kingma and Ba, arXiv 1412.6980, algorithm 1) and new moments."""
-        beta_1, beta_2 = self._settings.beta_1, self._settings.beta_2
-        first = slots["first"] + (gradient - slots["first"]) * (1 - beta_1)
+        beta_1 = self._settings.beta_1
+        beta_2 = self._settings.beta_2
+        first = slots["first"]
+        first = first + (gradient - first) * (1 - beta_1)
         second = beta_2 * slots["second"] + (1 - beta_2) * ops.square(gradient)
+
         # Corrected for their start at 0, which Google's optimization.py leaves out.
-        bias_1, bias_2 = _correction(beta_1, iteration), _correction(beta_2, iteration)
-        root = ops.sqrt(second / bias_2)
-        direction = (first / bias_1) / (root + self._settings.epsilon)
+        first_corrected = first / _correction(beta_1, iteration)
+        second_corrected = second / _correction(beta_2, iteration)
+        root = ops.sqrt(second_corrected)
+        direction = first_corrected / (root + self._settings.epsilon)
         return direction, {"first": first, "second": second}
 
 

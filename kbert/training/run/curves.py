@@ -255,9 +255,11 @@ def _draw_diagonal(frame: Axes, across: tuple[float, float], up: tuple[float, fl
 
 def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[float]:
     """Return round numbers in a range, in at most `most` steps of 1, 2 or 5 times 10ⁿ."""
-    size = 10.0 ** math.floor(math.log10((high - low) / most))
+    extent = high - low
+    exponent = math.floor(math.log10(extent / most))
+    size = 10.0**exponent
     steps = [size * factor for factor in (1, 2, 5, 10)]
-    step = next(step for step in steps if (high - low) / step <= most)
+    step = next(step for step in steps if extent / step <= most)
     if whole:
         step = max(1.0, step)
 

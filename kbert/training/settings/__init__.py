@@ -1,1 +1,1 @@
-"""What a user may set for a run: a setting's rule, its text, and objects given for one."""
+"""A run's settings: their defaults, rules and texts, and objects that a user gives for one."""

@@ -140,11 +140,16 @@ class RunSettings:
         source = str(run.path / "settings.json")
         kinds = dict.fromkeys(names, js.ANYTHING) | cls.other_fields
         js.check(run.settings, js.fields(kinds), source, "settings")
-        options = aliases.rename_options(cls.command, dict(options or {}), names)
-        run.check(run.fingerprint, run.settings | options)
-        refuse_missing_functions(run.path, run.settings | options, run.list_in_memory())
+
+        options = dict(options or {})
+        options = aliases.rename_options(cls.command, options, names)
+        with_options = run.settings | options
+        run.check(run.fingerprint, with_options)
+        refuse_missing_functions(run.path, with_options, run.list_in_memory())
+
+        values = {name: run.settings[name] for name in names}
         try:
-            settings = cls(**{name: run.settings[name] for name in names})
+            settings = cls(**values)
         except ValueError as error:
             raise ValueError(f"{source}: settings.{error}") from None
 

@@ -46,18 +46,23 @@ def pack_weights(weights: np.ndarray, blocks: Sequence[int], heads: Sequence[int
     """
     data: dict = {"blocks": list(blocks), "heads": list(heads), "largest": None}
     if weights.size <= WHOLE:
-        return data | {"weights": _encode(_round(weights))}
+        data["weights"] = _encode(_round(weights))
+        return data
+
     count = min(LARGEST, weights.shape[-1])
     columns = np.empty((*weights.shape[:-1], count), "<u2")
     largest = np.empty(columns.shape, "float32")
     for head in np.ndindex(weights.shape[:2]):  # one by one: the indices take twice the memory
-        columns[head] = np.argsort(-weights[head], axis=-1, kind="stable")[:, :count]
-        largest[head] = np.take_along_axis(weights[head], columns[head].astype("int64"), -1)
-    return data | {
-        "largest": count,
-        "weights": _encode(_round(largest)),
-        "columns": _encode(columns),
-    }
+        head_weights = weights[head]
+        order = np.argsort(-head_weights, axis=-1, kind="stable")
+        indices = order[:, :count]
+        columns[head] = indices
+        largest[head] = np.take_along_axis(head_weights, indices, -1)
+
+    data["largest"] = count
+    data["weights"] = _encode(_round(largest))
+    data["columns"] = _encode(columns)
+    return data
 
 
 def count_bytes(maps: int, tokens: int) -> int:
@@ -119,11 +124,14 @@ def _store_queries(attention: AttentionWeights) -> dict[str, np.ndarray]:
         return {}
     store = {}
     heads = find_config(attention).num_attention_heads
+    indices = [head - 1 for head in attention.heads]
     for part, arrays in (("query", queries), ("key", keys)):
-        for block, array in zip(attention.layers, arrays, strict=True):  # (A, S, D)
-            whole = np.zeros((array.shape[1], heads, array.shape[2]), "float32")
-            whole[:, [head - 1 for head in attention.heads]] = array.transpose(1, 0, 2)
-            store[f"{names.encoder(block, names.ATTENTION)}/{part}"] = whole
+        for block, array in zip(attention.layers, arrays, strict=True):
+            _, length, size = array.shape
+            whole = np.zeros((length, heads, size), "float32")
+            whole[:, indices] = array.transpose(1, 0, 2)
+            layer = names.encoder(block, names.ATTENTION)
+            store[f"{layer}/{part}"] = whole
     return store
 
 

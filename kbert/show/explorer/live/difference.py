@@ -59,13 +59,21 @@ def compare_tensors(model: LiveModel, before: dict, after: dict) -> tuple[float,
     probs = [f"{names.encoder(block, names.ATTENTION)}/probs" for block in blocks]
 
     def find_largest(group: list[str]) -> float:
-        return max(float(np.abs(after[name] - before[name]).max()) for name in group)
+        largest = []
+        for name in group:
+            difference = np.abs(after[name] - before[name])
+            largest.append(float(difference.max()))
+        return max(largest)
 
     settings = choose_settings(model) or DEFAULT
-    embeddings = [
-        pool(settings, tensors[states[-1]], tensors.get(names.POOLER)).astype("float64")
-        for tensors in (before, after)
-    ]
-    lengths = np.linalg.norm(embeddings[0]) * np.linalg.norm(embeddings[1])
-    cosine = float(embeddings[0] @ embeddings[1] / max(lengths, 1e-30))
+
+    def embed(tensors: dict) -> np.ndarray:
+        pooler_output = tensors.get(names.POOLER)
+        embedding = pool(settings, tensors[states[-1]], pooler_output)
+        return embedding.astype("float64")
+
+    a = embed(before)
+    b = embed(after)
+    lengths = np.linalg.norm(a) * np.linalg.norm(b)
+    cosine = float(a @ b / max(lengths, 1e-30))
     return find_largest(states), find_largest(probs), cosine

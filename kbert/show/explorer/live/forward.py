@@ -48,35 +48,45 @@ def compute_tensors(
     spec: GraphSpec, arrays: Arrays, ids, segment_ids, changes: Changes = NO_CHANGES
 ) -> dict[str, np.ndarray]:
     """Return every tensor of one sequence, from the embeddings to the head's hidden layers."""
-    tensors = _embed(spec.config, arrays, np.asarray(ids), np.asarray(segment_ids), changes)
+    config = spec.config
+    ids = np.asarray(ids)
+    segment_ids = np.asarray(segment_ids)
+    tensors = _embed(config, arrays, ids, segment_ids, changes)
     x = tensors[names.EMBEDDING_NORM]
-    for block in range(1, spec.config.num_hidden_layers + 1):
-        tensors |= _attend(spec.config, arrays, x, block, changes)
-        x = tensors[names.encoder(block, names.ATTENTION, "Norm")]
-        tensors |= _feed_forward(spec.config, arrays, x, block, changes)
-        x = tensors[names.encoder_output(block)]
+
+    for block in range(1, config.num_hidden_layers + 1):
+        tensors |= _attend(config, arrays, x, block, changes)
+        attention_norm = names.encoder(block, names.ATTENTION, "Norm")
+        x = tensors[attention_norm]
+
+        tensors |= _feed_forward(config, arrays, x, block, changes)
+        output = names.encoder_output(block)
+        x = tensors[output]
     return tensors | _apply_head(spec, arrays, x)
 
 
 def _embed(
     config: BertConfig, arrays: Arrays, ids: np.ndarray, segment_ids: np.ndarray, changes: Changes
 ) -> dict[str, np.ndarray]:
-    tokens = arrays[f"{names.TOKEN_EMBEDDING}/embeddings"][ids]  # (S, H)
-    tensors, x = {names.TOKEN_EMBEDDING: tokens}, tokens
+    token_table = arrays[f"{names.TOKEN_EMBEDDING}/embeddings"]
+    x = token_table[ids]  # (S, H)
+    tensors = {names.TOKEN_EMBEDDING: x}
     if config.family.segments:
-        segments = arrays[f"{names.SEGMENT_EMBEDDING}/embeddings"][segment_ids]
-        tensors[names.SEGMENT_EMBEDDING] = segments
+        segment_table = arrays[f"{names.SEGMENT_EMBEDDING}/embeddings"]
+        segments = segment_table[segment_ids]
         x = x + segments
+        tensors[names.SEGMENT_EMBEDDING] = segments
         tensors[names.TOKEN_PLUS_SEGMENT] = x
+
+    position_table = arrays[f"{names.POSITION_EMBEDDING}/embeddings"]
     first = config.first_position
-    positions = arrays[f"{names.POSITION_EMBEDDING}/embeddings"][first : first + len(ids)]
+    positions = position_table[first : first + len(ids)]
     if changes.positions:
         positions = np.zeros_like(positions)
+    x = x + positions
     tensors[f"{names.POSITION_EMBEDDING}/position"] = positions
-    tensors[names.POSITION_EMBEDDING] = x + positions
-    tensors[names.EMBEDDING_NORM] = normalize(
-        config, arrays, names.EMBEDDING_NORM, tensors[names.POSITION_EMBEDDING]
-    )
+    tensors[names.POSITION_EMBEDDING] = x
+    tensors[names.EMBEDDING_NORM] = normalize(config, arrays, names.EMBEDDING_NORM, x)
     return tensors
 
 
@@ -84,17 +94,20 @@ def _attend(
     config: BertConfig, arrays: Arrays, x: np.ndarray, block: int, changes: Changes
 ) -> dict[str, np.ndarray]:
     name = names.encoder(block, names.ATTENTION)
-    heads = len(x), config.num_attention_heads, config.head_size
-    query, key, value = (
-        project(arrays, f"{name}/{part}", x).reshape(heads) for part in ("query", "key", "value")
-    )  # (S, A, D) each
-    attended = compute_attention(query, key, value, changes.temperature)
-    clear_heads(attended["context"], block, changes)
+    shape = len(x), config.num_attention_heads, config.head_size
+    inside = {}
+    for part in ("query", "key", "value"):
+        projected = project(arrays, f"{name}/{part}", x)
+        inside[part] = projected.reshape(shape)  # (S, A, D)
+    query, key, value = inside.values()
+    inside |= compute_attention(query, key, value, changes.temperature)
+    context = inside["context"]
+    clear_heads(context, block, changes)
 
-    y = project(arrays, f"{name}/attention_output", attended["context"].reshape(len(x), -1))
+    joined = context.reshape(len(x), -1)
+    y = project(arrays, f"{name}/attention_output", joined)
     if block in changes.attention:
         y = np.zeros_like(y)
-    inside = {"query": query, "key": key, "value": value, **attended}
     tensors = {f"{name}/{part}": tensor for part, tensor in inside.items()}
     return tensors | _add_and_normalize(config, arrays, x, y, name, changes)
 
@@ -110,10 +123,15 @@ def compute_attention(
     query: np.ndarray, key: np.ndarray, value: np.ndarray, temperature: float = 1.0
 ) -> dict[str, np.ndarray]:
     """Return scores and probs (A, S, S) and context (S, A, D) of query, key and value (S, A, D)."""
-    query, key, value = (x.transpose(1, 0, 2) for x in (query, key, value))  # (A, S, D)
-    scores = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[-1]))
+    query = query.transpose(1, 0, 2)  # (A, S, D)
+    key = key.transpose(1, 2, 0)  # (A, D, S)
+    value = value.transpose(1, 0, 2)
+
+    scale = np.float32(np.sqrt(query.shape[-1]))
+    scores = query @ key / scale
     probs = softmax(scores / np.float32(temperature))
-    context = np.ascontiguousarray((probs @ value).transpose(1, 0, 2))
+    by_head = probs @ value
+    context = np.ascontiguousarray(by_head.transpose(1, 0, 2))
     return {"scores": scores, "probs": probs, "context": context}
 
 
@@ -154,19 +172,25 @@ def _apply_head(spec: GraphSpec, arrays: Arrays, x: np.ndarray) -> dict[str, np.
     """Return the tensors of the head's layers, but the logits over the vocabulary."""
     tensors: dict[str, np.ndarray] = {}
     if spec.has_pooler and f"{names.POOLER}/kernel" in arrays:
+        pooled = apply_pooler(spec, arrays, x)
         tensors[names.FIRST_TOKEN] = x[0]
-        tensors[names.POOLER] = apply_pooler(spec, arrays, x)
+        tensors[names.POOLER] = pooled
         for name in (names.NSP, names.CLASSIFIER):
             if f"{name}/kernel" in arrays:
-                tensors[name] = project(arrays, name, tensors[names.POOLER])
+                tensors[name] = project(arrays, name, pooled)
+
     if f"{names.MLM_DENSE}/kernel" in arrays:
         dense, norm = apply_mlm(spec, arrays, x)
-        tensors |= {names.MLM_DENSE: dense, names.MLM_NORM: norm}
+        tensors[names.MLM_DENSE] = dense
+        tensors[names.MLM_NORM] = norm
+
     for name in (names.TOKEN_CLASSIFIER, names.SPAN):
         if f"{name}/kernel" in arrays:
             tensors[name] = project(arrays, name, x)
     if names.SPAN in tensors:
-        tensors[names.SPAN_START], tensors[names.SPAN_END] = tensors[names.SPAN].T
+        start, end = tensors[names.SPAN].T
+        tensors[names.SPAN_START] = start
+        tensors[names.SPAN_END] = end
     return tensors
 
 

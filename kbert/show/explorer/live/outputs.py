@@ -126,13 +126,18 @@ def _list_candidates(model: LiveModel, arrays: Arrays, normed: np.ndarray) -> li
     tokenizer = require_tokenizer(model)
     candidates = []
     for start in range(0, len(normed), _POSITIONS):
-        probs = softmax(compute_mlm_logits(arrays, normed[start : start + _POSITIONS]))
+        chunk = normed[start : start + _POSITIONS]
+        probs = softmax(compute_mlm_logits(arrays, chunk))
         probs = probs[:, : tokenizer.vocab_size]  # outputs beyond the vocabulary have no token
-        best = np.argsort(-probs, axis=1, kind="stable")[:, :CANDIDATES]
+
+        order = np.argsort(-probs, axis=1, kind="stable")
+        best = order[:, :CANDIDATES].tolist()
         for row, ids in zip(probs, best, strict=True):
-            candidates.append(
-                [{"token": tokenizer.token_of(int(n)), "prob": float(row[n])} for n in ids]
-            )
+            entries = []
+            for token_id in ids:
+                token = tokenizer.token_of(token_id)
+                entries.append({"token": token, "prob": float(row[token_id])})
+            candidates.append(entries)
     return candidates
 
 
@@ -146,15 +151,19 @@ def _rank_labels(model: LiveModel, logits: np.ndarray, kind: str) -> list[dict]:
 
 def _find_answer(encoding: Encoding, span: np.ndarray, context: str) -> dict:
     """Return the best span of the second text, with its characters."""
+    tokens = []
     sources = zip(encoding.word_ids, encoding.text_numbers, strict=True)
-    tokens = [n for n, (word, number) in enumerate(sources) if word is not None and number == 1]
+    for token, (word, number) in enumerate(sources):
+        if word is not None and number == 1:
+            tokens.append(token)
     if not tokens:
         return {"text": "", "start": 0, "end": 0, "prob": 0.0}
 
     starts, ends = span[tokens].T  # logits
     sums = starts[:, None] + ends[None, :]
-    allowed = np.triu(np.tril(np.ones_like(sums), LONGEST_ANSWER - 1)) > 0
-    best = np.where(allowed, sums, -np.inf).argmax()
+    not_too_long = np.tril(np.ones_like(sums), LONGEST_ANSWER - 1)
+    is_span = np.triu(not_too_long) > 0
+    best = np.where(is_span, sums, -np.inf).argmax()
     first, last = np.unravel_index(best, sums.shape)
 
     prob = softmax(starts)[first] * softmax(ends)[last]

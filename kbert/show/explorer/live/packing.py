@@ -79,12 +79,21 @@ def unpack_weights(packed: PackedWeights) -> dict[str, np.ndarray]:
 def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return float16 scales (rows, groups) and int8 numbers (rows, columns) in units of these."""
     height, columns = array.shape
-    padded = np.pad(array, ((0, 0), (0, -columns % GROUP))).reshape(height, -1, GROUP)
-    scales = np.minimum(np.abs(padded).max(axis=2) / _LARGEST, _LARGEST_HALF).astype("float16")
+    missing = -columns % GROUP
+    padded = np.pad(array, ((0, 0), (0, missing)))
+    groups = padded.reshape(height, -1, GROUP)
+
+    largest = np.abs(groups).max(axis=2)
+    scales = np.minimum(largest / _LARGEST, _LARGEST_HALF)
+    scales = scales.astype("float16")
     units = scales.astype("float32")[:, :, None]
-    numbers = np.divide(padded, units, out=np.zeros_like(padded), where=units > 0)
-    numbers = np.clip(np.rint(numbers), -_LARGEST, _LARGEST).astype("int8")
-    return scales, np.ascontiguousarray(numbers.reshape(height, -1)[:, :columns])
+
+    quotients = np.zeros_like(groups)
+    np.divide(groups, units, out=quotients, where=units > 0)
+    rounded = np.rint(quotients)
+    numbers = np.clip(rounded, -_LARGEST, _LARGEST)
+    padded_numbers = numbers.astype("int8").reshape(height, -1)
+    return scales, np.ascontiguousarray(padded_numbers[:, :columns])
 
 
 def _pad(data: bytes) -> bytes:

@@ -144,12 +144,15 @@ def _record_weights(config: BertConfig, traces: Sequence[Trace]) -> Recordings:
     """Return recordings that have no tensor but attention's weights."""
     blocks = tuple(range(1, config.num_hidden_layers + 1))
     heads = tuple(range(1, config.num_attention_heads + 1))
-    recordings, weights = [], []
+    layers = [names.encoder(block, _ATTENTION) for block in blocks]
+    recordings = []
+    weights = []
     for trace in traces:
-        maps = [trace.tensors[f"{names.encoder(block, _ATTENTION)}/probs"] for block in blocks]
-        weights.append(np.stack(maps))
-        packed = {"attention": pack_weights(weights[-1], blocks, heads)}
-        recordings.append(_write_recording(trace, {}, _HALF) | packed)
+        probs = np.stack([trace.tensors[f"{layer}/probs"] for layer in layers])
+        recording = _write_recording(trace, {}, _HALF)
+        recording["attention"] = pack_weights(probs, blocks, heads)
+        recordings.append(recording)
+        weights.append(probs)
     return Recordings(recordings, [ALONE], "float16", None, describe_left_out(weights))
 
 
@@ -308,9 +311,10 @@ def _count_weights(trace: Trace) -> int:
 
 def _write_recording(trace: Trace, stored: dict[str, np.ndarray], dtype: np.dtype) -> dict:
     """Return a trace for a page's data: names and shapes, and all numbers in one text."""
-    tensors = [tensor.ravel() for tensor in stored.values()]
-    numbers = np.concatenate([np.zeros(0, "float32"), *tensors]).astype(dtype)
-    return write_header(trace, stored) | {"data": base64.b64encode(numbers.tobytes()).decode()}
+    recording = write_header(trace, stored)
+    data = b"".join(tensor.astype(dtype).tobytes() for tensor in stored.values())
+    recording["data"] = base64.b64encode(data).decode()
+    return recording
 
 
 def write_header(trace: Trace, stored: dict[str, np.ndarray]) -> dict:
@@ -334,9 +338,14 @@ def _measure_rounding(
     """Return the largest differences that the type of the numbers makes, over all recordings."""
     hidden, attention = 0.0, 0.0
     for trace, tensors in zip(traces, stored, strict=True):
-        rounded = {name: x.astype(dtype).astype("float32") for name, x in tensors.items()}
-        for name, tensor in complete_tensors(config, rounded).items():
-            difference = float(np.abs(tensor - trace.tensors[name]).max())
+        rounded = {}
+        for name, tensor in tensors.items():
+            rounded[name] = tensor.astype(dtype).astype("float32")
+        completed = complete_tensors(config, rounded)
+
+        for name, tensor in completed.items():
+            differences = np.abs(tensor - trace.tensors[name])
+            difference = float(differences.max())
             if name.endswith("/probs"):
                 attention = max(attention, difference)
             elif name.endswith("-Norm"):

@@ -162,7 +162,13 @@ class _Handler(BaseHTTPRequestHandler):
 def pack_trace(trace: Trace) -> bytes:
     """Return a trace as the module's docstring describes it."""
     stored = keep_tensors(trace.tensors, LEVELS[0])
-    header = json.dumps(write_header(trace, stored), ensure_ascii=False, allow_nan=False).encode()
-    header += b" " * (-len(header) % _ALIGNMENT)
-    numbers = [np.ascontiguousarray(tensor, "<f4").tobytes() for tensor in stored.values()]
-    return b"".join([len(header).to_bytes(4, "little"), header, *numbers])
+    text = json.dumps(write_header(trace, stored), ensure_ascii=False, allow_nan=False)
+    header = text.encode()
+    missing = -len(header) % _ALIGNMENT
+    header += b" " * missing
+
+    chunks = [len(header).to_bytes(4, "little"), header]
+    for tensor in stored.values():
+        numbers = np.ascontiguousarray(tensor, "<f4")
+        chunks.append(numbers.tobytes())
+    return b"".join(chunks)
