@@ -1,8 +1,38 @@
 """Fixtures of the tests that run on TensorFlow, JAX and torch: weights and inputs from a peer."""
 
+import keras
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
+
+# What the default round runs on JAX and on torch: outputs, losses, a training step. The full round
+# runs all files there, and the default round all of them on TensorFlow.
+DEFAULT_FILES = {
+    "jax": ("numbers", "training_parity", "training_step"),
+    "torch": (
+        "losses",
+        "numbers",
+        "run_on_backend",
+        "schedules",
+        "trained_in_part",
+        "training_parity",
+        "training_step",
+        "vector_losses",
+        "weight_averages",
+    ),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave what is not of `DEFAULT_FILES` to the full round, on JAX and torch."""
+    names = DEFAULT_FILES.get(keras.backend.backend())
+    if names is None:
+        return
+    files = {f"test_{name}.py" for name in names}
+    for item in items:
+        if item.path.parent.name == "on_each_backend" and item.path.name not in files:
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from safetensors.numpy import load_file, save_file
 import kbert
 from kbert.training.run.state_files import read_state
 
+pytestmark = pytest.mark.full
+
 SETTINGS = {"epochs": 4, "learning_rate": 3e-2, "save_every": 3, "keep_checkpoints": True}
 SETTINGS |= {"lora_rank": 5, "lora_targets": "value,query,output", "accumulation_steps": 1}
 STEPS = 12  # 4 epochs of 39 examples

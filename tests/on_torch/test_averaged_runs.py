@@ -42,6 +42,7 @@ def average_states(run, last: int) -> dict:
     return averages
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PARTS)
 def test_resume_of_averaged_run_is_bit_equal(folder, tmp_path, name):
     copies = Copies(folder / name, tmp_path / "crashed", 8, state=6)
@@ -135,6 +136,7 @@ def test_distilled_student_has_averages(folder, tmp_path):
     assert found == pytest.approx(tuned.metrics, rel=1e-4)
 
 
+@pytest.mark.full
 def test_slow_average_of_a_short_run_is_warned_of(folder, caplog):
     tune(folder, epochs=1, ema=0.999)
     (warning,) = [line for line in caplog.messages if line.startswith("ema=0.999")]
@@ -144,6 +146,7 @@ def test_slow_average_of_a_short_run_is_warned_of(folder, caplog):
     assert not [line for line in caplog.messages if line.startswith("ema")]
 
 
+@pytest.mark.full
 def test_schedule_of_keras_is_kept_and_resumed(folder, tmp_path):
     schedule = keras.optimizers.schedules.PiecewiseConstantDecay([2, 7], [1e-2, 5e-3, 1e-3])
     options = {"epochs": 4, "schedule": schedule, "save_every": 3, "keep_checkpoints": True}
@@ -165,6 +168,7 @@ def test_schedule_of_keras_is_kept_and_resumed(folder, tmp_path):
     assert_states_equal(tmp_path / "run", tmp_path / "crashed", STEPS)
 
 
+@pytest.mark.full
 def test_schedule_of_keras_pretrains(tmp_path):
     from helpers.run_shards import CONFIG, make_shards
     from helpers.run_shards import SETTINGS as PRETRAINING
@@ -186,6 +190,7 @@ def test_schedule_of_keras_pretrains(tmp_path):
     shutil.rmtree(tmp_path / "crashed")
 
 
+@pytest.mark.full
 def test_betas_and_epsilon_are_the_runs(folder):
     """Without memory, AdamW moves every weight by the learning rate, to the gradient's sign."""
     rate, steps = 1e-3, 2

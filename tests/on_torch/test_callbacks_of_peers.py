@@ -7,6 +7,8 @@ import pytest
 from helpers.labelled_texts import SETTINGS
 from helpers.labelled_texts import tune as tune_texts
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def tune(labelled):

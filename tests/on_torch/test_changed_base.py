@@ -17,6 +17,8 @@ from safetensors.numpy import load_file, save_file
 import kbert
 from kbert.io import interrupted_saves
 
+pytestmark = pytest.mark.full
+
 OPTIONS = {"epochs": 1, "save_every": 1}
 WEIGHTS = "model.safetensors"
 

@@ -12,6 +12,8 @@ import kbert
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.graph.names import NSP
 
+pytestmark = pytest.mark.full
+
 ROWS = [("a cat", 0), ("a dog", 1)]
 SETTINGS = {"epochs": 1, "batch_size": 8, "progress": False, "peak_flops": 1e9}
 

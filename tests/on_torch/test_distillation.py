@@ -18,6 +18,8 @@ from kbert.tasks.finetuning.task import task_of
 from kbert.training.losses.loss import compute_objective
 from kbert.training.run_plan import Device
 
+pytestmark = pytest.mark.full
+
 DISTILLATION = {"temperature": 1.5, "alpha": 0.6, "hidden_loss": "mse", "hidden_loss_weight": 0.5}
 
 

@@ -12,6 +12,8 @@ from helpers.small_berts import small_bert
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 NASTY = "no\x1b]0;pwn\x07\x1b[2J\x9b2J\u202ething"
 
 

@@ -13,6 +13,8 @@ import kbert
 from kbert.data.labelled.length_buckets import BucketedBatches, Examples
 from kbert.data.labelled.packed_batches import PackedBatches
 
+pytestmark = pytest.mark.full
+
 NAMES = ("bad", "good", "mad")
 TEXTS = ["a cat", "red dog", "big red tree", "the sun . the moon", "a mat", "the big dog"]
 LABELS = [0, 1, 2, 0, 0, 1]

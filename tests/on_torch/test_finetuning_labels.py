@@ -16,6 +16,8 @@ from kbert.tasks.classification.training import MULTI_LABEL, REGRESSION
 from kbert.tasks.classification.training import TASK as CLASSIFY
 from kbert.tasks.finetuning.batches import balance_classes
 
+pytestmark = pytest.mark.full
+
 torch = pytest.importorskip("torch")
 WORDS = ["sun", "moon", "red", "big", "tree", "."]
 SETTINGS = {"epochs": 25, "batch_size": 13, "learning_rate": 1e-2, "seed": 4}

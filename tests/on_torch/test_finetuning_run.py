@@ -11,6 +11,7 @@ import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.interrupted_run import Beginning, Copies, assert_states_equal
 from helpers.labelled_texts import QUIET, SETTINGS, read_texts, tune, write_source, write_texts
+from helpers.marks import full
 from helpers.sample_data import ANSWERED, TAGGED, sample_bert
 from helpers.small_berts import small_berts
 
@@ -53,7 +54,7 @@ def whole(folder):
     return run
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["plain", full("packed")])
 def test_finetuning_learns(whole, folder, name):
     losses = [line["Classifier_loss"] for line in whole(name).history.updates]
     assert len(losses) == STEPS
@@ -80,7 +81,7 @@ def test_metrics_match_the_classify_probabilities(whole, folder):
     assert hits == pytest.approx(metrics["accuracy"])
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["plain", full("packed")])
 def test_run_folder_holds_the_trained_plain_model(whole, folder, name):
     metrics, plain = whole(name).metrics, kbert.load(folder / "source").model.input_names
     result = json.loads((folder / name / "result.json").read_text())
@@ -96,7 +97,7 @@ def test_run_folder_holds_the_trained_plain_model(whole, folder, name):
     assert again.metrics == pytest.approx(metrics)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["plain", full("packed")])
 def test_resume_after_crash_is_bit_equal(whole, folder, tmp_path, name):
     """Dropout on; what kills do is in test_run_kills.py."""
     expected = whole(name)
@@ -110,6 +111,7 @@ def test_resume_after_crash_is_bit_equal(whole, folder, tmp_path, name):
     assert losses == others
 
 
+@pytest.mark.full
 def test_resume_refuses_other_data_or_settings(whole, folder, tmp_path):
     whole("packed")
     crashed = folder / "crashed packed"

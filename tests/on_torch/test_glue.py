@@ -17,6 +17,8 @@ from kbert.tasks.glue.benchmark import TASKS, Setting, find_tasks
 from kbert.tasks.glue.reading import read_file, read_task
 from kbert.tasks.glue.results import Metric, make_table, read_published
 
+pytestmark = pytest.mark.full
+
 WORDS = ["cat", "dog", "sun", "moon", "red", "big", "tree"]
 # The headers of GLUE's download; CoLA has none. Cells are {}: a text, a second text, a label.
 LAYOUTS = {

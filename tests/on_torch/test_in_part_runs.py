@@ -11,6 +11,8 @@ from helpers.small_berts import small_bert
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 QUIET = {"progress": False, "peak_flops": 1e9}
 WORDS = ("cat", "dog", "sun", "moon", "tree", "mat")
 PAIRS = [

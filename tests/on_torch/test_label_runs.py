@@ -70,6 +70,7 @@ def test_loss_of_a_reused_head_is_that_of_transformers_by_label2id(sources, tmp_
     assert done.metrics["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
 
 
+@pytest.mark.full
 def test_fewer_labels_keep_the_head_and_others_get_a_new_one(sources, caplog):
     source = sources["classify"]
     few = [row for row in ROWS["classify"] if row[1] != "sad"]
@@ -169,6 +170,7 @@ def test_run_says_and_records_what_it_learns(labelled, tmp_path, caplog, task):
         assert text in caplog.text
 
 
+@pytest.mark.full
 def test_columns_that_are_read_are_named(labelled, tmp_path, caplog):
     lines = "stars,note,body\n" + "low,x,a dog\nhigh,y,a cat\n" * 3
     (tmp_path / "a.csv").write_text(lines)
@@ -179,6 +181,7 @@ def test_columns_that_are_read_are_named(labelled, tmp_path, caplog):
     assert "body (text), stars (label)" in caplog.text
 
 
+@pytest.mark.full
 def test_many_labels_are_shortened_in_the_log_and_whole_in_the_file(labelled, tmp_path, caplog):
     rows = [(f"a cat {n}", f"label {n % 40:02}") for n in range(120)] + [("a dog", "label 39")]
     tune(labelled, tmp_path / "run", train=rows, dev=None, epochs=1)
@@ -272,6 +275,7 @@ def test_evaluate_of_a_run_has_the_runs_columns_and_length(labelled, tmp_path, c
     assert kbert.evaluate(done.folder, "classify", pairs) == pytest.approx(body)
 
 
+@pytest.mark.full
 def test_run_without_a_header_reads_a_file_with_one_by_its_names(labelled, tmp_path):
     own = {"no_header": True, "text_column": "1", "label_column": "2"}
     done = tune(labelled, tmp_path / "run", epochs=1, **own)
@@ -301,6 +305,7 @@ def test_numbers_of_columns_are_advised_only_without_no_header(tmp_path, no_head
     assert ("no_header=True" in str(refused.value)) != no_header
 
 
+@pytest.mark.full
 def test_run_on_pairs_says_so_where_it_gets_single_texts(labelled, tmp_path, caplog, capsys):
     rows = [("a red cat", "a cat", "same"), ("a red cat", "a dog", "other")]
     done = tune(labelled, tmp_path / "run", train=rows, dev=None, epochs=1)
@@ -317,6 +322,7 @@ def test_run_on_pairs_says_so_where_it_gets_single_texts(labelled, tmp_path, cap
     )
 
 
+@pytest.mark.full
 def test_evaluate_of_embeddings_has_the_runs_dimensions(labelled, tmp_path):
     rows = [(f"a cat {word}", f"the cat {word}") for word in ("sun", "moon", "red", "big", "mat")]
     options = {"dimensions": (8, 4), "epochs": 1, "batch_size": 5, **QUIET}

@@ -11,6 +11,8 @@ from numpy.testing import assert_allclose
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def tuned(labelled, tmp_path_factory):

@@ -10,6 +10,8 @@ from helpers.small_berts import small_bert
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 ROWS = [
     {"text": text, "label": n % 2, "mood": int(n % 3 == 0)}
     for n, text in enumerate(["a cat", "red dog", "big red tree", "the sun . the moon"] * 3)

@@ -16,10 +16,12 @@ import kbert
 from kbert.tasks.finetuning.evaluate import LabelledEvaluation
 from kbert.training.run.run_folder import RunFolder, lock_folder
 
+pytestmark = pytest.mark.full
 HOLD = """
 import sys, time
 from pathlib import Path
 from kbert.training.run.run_folder import lock_folder
+
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -13,6 +13,8 @@ from helpers.labelled_texts import QUIET, tune
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 COUNTS = re.compile(r'<td class="(?:hit|miss) s\d+">(\d+)</td>')
 
 

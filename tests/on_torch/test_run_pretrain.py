@@ -129,7 +129,7 @@ def test_resume_of_finished_run_says_so(trained, caplog, capsys):
     assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
 
 
-@pytest.mark.parametrize("name", ["Lion", full("Adafactor")])
+@pytest.mark.parametrize("name", [full("Lion"), full("Adafactor")])
 def test_run_with_an_optimizer_of_keras_resumes_bit_equal(data, tmp_path, name):
     import keras
 
@@ -160,6 +160,7 @@ def test_resume_refuses_other_settings_by_name(unfinished):
             kbert.resume(unfinished, **other, **QUIET)
 
 
+@pytest.mark.full
 def test_resume_refuses_other_data_by_name(unfinished, tmp_path):
     other = make_shards(tmp_path, seed=5)
     with pytest.raises(ValueError, match=r"data\.train\.shards\.corpus") as error:

@@ -12,6 +12,8 @@ from helpers.run_shards import CONFIG, make_shards
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 VALUES = {"source": "source", "task": "classify", "train": "train.tsv", "dev": "dev.tsv"}
 VALUES |= {"output": "run", "epochs": 1, "batch_size": 13, "learning_rate": 5e-3, "seed": 4}
 VALUES |= {"clip_norm": None, "keep_best": False, "peak_flops": 1e9, "progress": False}

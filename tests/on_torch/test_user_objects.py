@@ -16,6 +16,8 @@ from kbert.training.run.run_folder import RunFolder
 from kbert.training.settings.setting_rules import check_settings
 from kbert.training.settings.user_objects import write_resume_call
 
+pytestmark = pytest.mark.full
+
 LONG = {"epochs": 4, "save_every": 3, "keep_checkpoints": True}
 
 

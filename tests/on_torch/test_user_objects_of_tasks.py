@@ -8,6 +8,8 @@ from keras import ops
 
 import kbert
 
+pytestmark = pytest.mark.full
+
 SHORT = {"epochs": 1, "batch_size": 4, "max_length": 16, **QUIET}
 NAMES = ("sad", "glad", "mad")
 TEXTS = ["a cat", "red dog", "big red tree", "the sun . the moon"] * 3

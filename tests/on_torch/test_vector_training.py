@@ -22,6 +22,8 @@ from kbert.training.engine import Engine
 from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 from kbert.training.optimization.optimizers import Optimizer
 
+pytestmark = pytest.mark.full
+
 ANIMALS, SKY, THINGS = (["cat", "dog"], ["sun", "moon"], ["tree", "mat"])
 SETTINGS = {"epochs": 9, "batch_size": 7, "learning_rate": 5e-3, "seed": 4}
 SETTINGS |= {"progress": False, "peak_flops": 1e9}
