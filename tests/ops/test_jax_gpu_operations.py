@@ -17,6 +17,7 @@ from kbert import ops
 from kbert.ops import jax_gpu, reference
 from kbert.ops.jax_gpu import kernel_calls
 
+pytestmark = pytest.mark.full  # kernels that are interpreted
 SEED = np.array([3, 2**31 - 5], "int32")
 TOLERANCES = {"float32": 3e-5, "float16": 0.05, "bfloat16": 0.15}
 # (batch, heads, queries, keys, size of a head): below, at and above the tiles of 64, odd and even
