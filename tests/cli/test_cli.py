@@ -11,6 +11,8 @@ from importlib.metadata import entry_points
 import keras  # noqa: F401  started here, so that no command says that it is starting Keras
 import pytest
 from helpers.command_line import kbert
+from helpers.errors import raises
+from helpers.marks import full
 from helpers.sizes import SIZES
 
 from kbert import PRESETS, __version__, account
@@ -19,6 +21,7 @@ from kbert.graph.closed_form import Row
 from kbert.heads import HEADS
 
 COMMANDS = list(cli.commands)
+OTHER_HEADS = [head for head in HEADS if head != "pretraining"]
 # Parameters of document 004's 14 steps, in its order; steps 6 to 9 come 12 times.
 STEPS = [0, 23_040_000, 1536, 393_216, 1536, 2_362_368, 1536, 4_722_432, 1536, 590_592]
 STEPS += [1536, 30_000, 590_592, 1538]
@@ -98,7 +101,7 @@ def test_account_shows_its_totals_conventions_and_sources(capsys):
     assert "(1.0198e+12)" in kbert(capsys, "account", "large_uncased").out
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", ["pretraining", *(full(head) for head in OTHER_HEADS)])
 @pytest.mark.parametrize("name", ["large_cased", "base_multilingual_cased"])
 @pytest.mark.parametrize("options", ["", "--rows", "--seq-len 7", "--dtype mixed_bfloat16"])
 def test_accounts_fit_80_columns(capsys, name, head, options):
@@ -197,11 +200,11 @@ def test_demo_fits_150_lines_and_shows_parts_of_the_commands_it_names(
         "--help",
         "--version",
         "account base",
-        "heads tiny",
-        "params base",
-        "plot base -o x.dot",
+        full("heads tiny"),
+        full("params base"),
+        full("plot base -o x.dot"),
         "explore base -o x.html",
-        "summary base",
+        full("summary base"),
     ),
 )
 def test_commands_without_keras_import_none(line, tmp_path):
@@ -231,11 +234,11 @@ def test_summary_and_counts_of_selected_positions(capsys):
 
 def test_traceback_variable_shows_the_traceback(monkeypatch, capsys):
     monkeypatch.setenv("KBERT_TRACEBACK", "1")
-    with pytest.raises(ValueError, match="basse"):
+    with raises(ValueError, "'basse'", "base"):
         cli.main(["account", "basse"], standalone_mode=False)
     from kbert.cli.main import main
 
-    with pytest.raises(ValueError, match="basse"):
+    with raises(ValueError, "'basse'", "base"):
         main(["account", "basse"])
 
 

@@ -66,7 +66,6 @@ def test_closed_pipe_is_no_error(run, tmp_path):
     (tmp_path / "deep.json").write_text(json.dumps(config), encoding="utf-8")
     for line, printed in (
         ("kbert account base | true", 0),
-        ("kbert params large --format json | true", 0),
         ("kbert summary deep.json | head -n 2", 2),
     ):
         done = run(line)
@@ -79,7 +78,9 @@ def test_closed_pipe_is_no_error(run, tmp_path):
     "locale",
     [
         {"PYTHONIOENCODING": "ascii"},
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""},
+        full(
+            {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+        ),
     ],
     ids=["encoding", "locale"],
 )
@@ -97,6 +98,7 @@ def test_unwritable_output_gives_one_line(run):
     assert "No space left on device" in one_line(run("kbert account base > /dev/full"))
 
 
+@pytest.mark.full
 def test_closed_stream_gives_one_line(run, tmp_path):
     (tmp_path / "empty").mkdir()
     said = one_line(run("kbert embed empty - -o v.npy <&-"))
@@ -106,6 +108,7 @@ def test_closed_stream_gives_one_line(run, tmp_path):
     assert (done.returncode, done.stderr) == (2, "") and "parameters" in done.stdout
 
 
+@pytest.mark.full
 def test_copy_of_standard_input_that_was_killed_is_removed(tmp_path):
     command = [sys.executable, "-m", "kbert", *["vocab", "-", "--size", "99", "-o", "v"]]
     options = {"env": {**os.environ, "TMPDIR": str(tmp_path)}, "stderr": subprocess.DEVNULL}
@@ -119,6 +122,7 @@ def test_copy_of_standard_input_that_was_killed_is_removed(tmp_path):
     assert not list(tmp_path.glob(".kbert-stdin.*"))
 
 
+@pytest.mark.full
 def test_python_m_kbert_equals_kbert(run):
     module, script = (run(f"{name} account tiny") for name in (f"{PYTHON} -m kbert", "kbert"))
     assert module.stdout == script.stdout and module.returncode == 0

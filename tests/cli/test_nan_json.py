@@ -44,6 +44,7 @@ def test_results_with_nan_end_with_status_1_and_a_line(broken, capsys, form):
         assert "nan" in done.out
 
 
+@pytest.mark.full
 def test_attributions_with_nan_are_json(broken, capsys):
     done = run(capsys, "attribute", broken, "a cat", "--steps", 2, "--format", "json")
     assert done.status == 1

@@ -14,6 +14,8 @@ import keras  # noqa: F401  started here, so that no command says that it is sta
 import pytest
 import yaml
 from helpers.command_line import kbert as run
+from helpers.errors import check_named
+from helpers.marks import full
 from helpers.sizes import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,10 +29,10 @@ OF_PRETRAIN = RUN | {"task": "pretrain"}
 
 # A file's ending and content, and parts of what the line says besides the name of the file.
 MISTAKES = [
-    ("yaml", "epoch: 3", "'epoch'", "did you mean epochs?"),
-    ("yaml", "num_train_epochs: 3", "'num_train_epochs'", "it is called epochs"),
-    ("yaml", "output_dir: run", "'output_dir'", "it is called output"),
-    ("yaml", "model_name_or_path: x", "'model_name_or_path'", "it is called source"),
+    ("yaml", "epoch: 3", "'epoch'", "epochs"),
+    ("yaml", "num_train_epochs: 3", "'num_train_epochs'", "epochs"),
+    ("yaml", "output_dir: run", "'output_dir'", "output"),
+    ("yaml", "model_name_or_path: x", "'model_name_or_path'", "source"),
     ("yaml", "batch-size: 3", "'batch-size'", "batch_size"),
     ("yaml", "steps: 3", "'steps'", "kbert finetune --help"),
     ("yaml", "callbacks: []", "'callbacks'"),
@@ -44,7 +46,7 @@ MISTAKES = [
     ("yaml", "learning_rate: '1e-5'", "learning_rate", "'1e-5'"),
     ("yaml", "keep_best: maybe", "keep_best", "True or False", "'maybe'"),
     ("yaml", "keep_best: 1", "keep_best", "True or False"),
-    ("yaml", "precision: fp16", "precision", "did you mean mixed_float16?"),
+    ("yaml", "precision: fp16", "precision", "'fp16'", "mixed_float16"),
     ("yaml", "label_columns: a", "label_columns", "two or more"),
     ("yaml", "lengths: 32, x", "lengths", "'x'"),
     ("yaml", "text_column: {a: 1}", "text_column"),
@@ -70,12 +72,12 @@ MISTAKES = [
     ("yaml", "seed: 2024-01-01", "seed", "'2024-01-01'"),
     ("yaml", "seed: 1:30", "seed", "'1:30'"),
     ("yaml", "seed: 010", "seed", "'010'"),
-    ("yaml", "task: clasify", "task", "did you mean classify?"),
+    ("yaml", "task: clasify", "task", "'clasify'", "classify"),
     ("yaml", "task: mlm", "task", "kbert.pretrain"),
     ("yaml", "task: [tag]", "task", "['tag']"),
-    ("yaml", "train: [a, b]", "train must be a path"),
-    ("yaml", "train: ''", "train must be a path"),
-    ("yaml", "source: 3", "source must be a name or a path"),
+    ("yaml", "train: [a, b]", "train", "path"),
+    ("yaml", "train: ''", "train", "path"),
+    ("yaml", "source: 3", "source", "path", "3"),
     ("yaml", "output: hf://a/b", "hf://a/b"),
     ("yaml", "- epochs", "got list"),
     ("yaml", "epochs", "got str"),
@@ -116,14 +118,14 @@ MISTAKES = [
     ("json", json.dumps(OF_PRETRAIN), "kbert pretrain"),
     ("json", json.dumps(RUN | {"fingerprint": 3}), "fingerprint"),
     ("json", json.dumps(RUN | {"settings": {"task": "sing"}}), "task", "'sing'"),
-    ("json", json.dumps(RUN | {"settings": {"accumulation": 3}}), "called accumulation_steps"),
+    ("json", json.dumps(RUN | {"settings": {"accumulation": 3}}), "accumulation_steps"),
     ("txt", "epochs: 3", ".yaml, .yml, .json, .toml"),
 ]
 PRETRAIN_MISTAKES = [
-    ("yaml", "max_length: 3", "'max_length'", "it is called seq_len"),
+    ("yaml", "max_length: 3", "'max_length'", "seq_len"),
     ("yaml", "train: x", "'train'"),
-    ("yaml", "config: {vocab_size: 9, hiden_size: 3}", "config", "did you mean hidden_size?"),
-    ("yaml", "config: 3", "config must be a name or a path"),
+    ("yaml", "config: {vocab_size: 9, hiden_size: 3}", "config", "'hiden_size'", "hidden_size"),
+    ("yaml", "config: 3", "config", "path", "3"),
     ("yaml", "steps: 1e3", "steps", "whole number"),
     ("json", json.dumps(OF_PRETRAIN), "'task'"),
     ("yaml", "steps: 9\nfreeze: embeddings", "freeze", "init"),
@@ -167,7 +169,7 @@ def test_mistake_is_one_line_with_file_and_key(capsys, folder, command, ending, 
     status, out, err = run(capsys, command, "--settings", file)
     assert (status, out) == (2, ""), (status, out, err)
     assert err.startswith(f"kbert: {file}") and err.count("\n") == 1, err
-    assert not [part for part in says if part not in err], err
+    check_named(err, *says)
     assert sorted(folder.parent.rglob("*")) == before
 
 
@@ -177,8 +179,8 @@ def test_mistake_is_one_line_with_file_and_key(capsys, folder, command, ending, 
         ("--settings none.yaml", "none.yaml"),
         ("--settings=", "empty"),
         ("--settings files", ".yaml"),
-        ("--settings files/run.yaml --resume files", "--settings cannot be given with --resume"),
-        ("--print-settings --resume files", "--print-settings cannot be given with --resume"),
+        ("--settings files/run.yaml --resume files", "--resume"),
+        ("--print-settings --resume files", "--resume"),
         ("--print-settings --epochs 0", "epochs"),
         ("--print-settings --lora-alpha 3", "lora_rank"),
         ("--print-settings --temperature 3", "kbert: temperature"),
@@ -187,7 +189,7 @@ def test_mistake_is_one_line_with_file_and_key(capsys, folder, command, ending, 
         ("--print-settings --settings files/function.yaml", "kbert: files/function.yaml: loss"),
         ("--settings files/run.yaml --temperature 3", "kbert: temperature"),
         ("--print-settings --devices 0", "devices"),
-        ("--settings files/run.yaml", "SRC is missing"),
+        ("--settings files/run.yaml", "SRC"),
     ],
 )
 def test_mistake_on_the_command_line_is_one_line(capsys, folder, line, says):
@@ -200,7 +202,7 @@ def test_mistake_on_the_command_line_is_one_line(capsys, folder, line, says):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ("train: none.tsv", "files/none.tsv (train in files/run.yaml): No such file"),
+        ("train: none.tsv", "files/none.tsv (train in files/run.yaml)"),
         ("source: nobody/nothing", "'nobody/nothing' (source in files/run.yaml)"),
         ("output: ../files", "files/../files (output in files/run.yaml)"),
     ],
@@ -430,13 +432,9 @@ def test_settings_of_a_pretraining_follow_another_number_of_steps(capsys, folder
     assert (values["config"], values["init"]) == (None, "/x")
 
 
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(10**18), 10**18),
-    st.floats(allow_nan=False, allow_infinity=False),
+WORDS = st.one_of(
     st.text(max_size=9),
-    st.from_regex(r"[-+.0-9eE_:~#&*!%@`'\"{}\[\],?|> a-f]{0,8}", fullmatch=True),
+    st.text("-+.0123456789eE_:~#&*!%@`'\"{}[],?|> abcdf", max_size=8),
     st.sampled_from(
         [
             "no",
@@ -459,6 +457,13 @@ SCALARS = st.one_of(
         ]
     ),
 )
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**18), 10**18),
+    st.floats(allow_nan=False, allow_infinity=False),
+    WORDS,
+)
 VALUES = st.recursive(
     SCALARS,
     lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=3), values),
@@ -466,11 +471,15 @@ VALUES = st.recursive(
 )
 
 
-@given(st.dictionaries(SCALARS.filter(lambda key: isinstance(key, str)), VALUES))
-@settings(max_examples=100, deadline=None)
-def test_yaml_that_is_written_is_read_again_by_kbert_and_pyyaml(values):
-    text = yaml_text.dump(values)
-    assert yaml_text.parse(text, "file") == yaml.safe_load(text) == values
+@pytest.mark.parametrize("count", [20, full(100)])
+def test_yaml_that_is_written_is_read_again_by_kbert_and_pyyaml(count):
+    @settings(max_examples=count, deadline=None)
+    @given(st.dictionaries(WORDS, VALUES))
+    def compare(values):
+        text = yaml_text.dump(values)
+        assert yaml_text.parse(text, "file") == yaml.safe_load(text) == values
+
+    compare()
 
 
 @pytest.mark.parametrize(("page", "command"), [("finetune", "finetune"), ("pretrain", "pretrain")])

@@ -94,20 +94,6 @@ def test_documents_of_random_b_are_uniform(many, shards):
     assert (np.abs(counts - expected) < 5.5 * expected**0.5).all()
 
 
-def test_a_tenth_of_the_examples_is_short(shards):
-    all_short, none = (Pairs(shards, SEQ_LEN, share, seed=1) for share in (1.0, 0.0))
-    some = Pairs(shards, SEQ_LEN, 0.1, seed=1)
-    rows, first = epochs(some, 3)
-    keys = rows.keys
-    target = some._walk(keys, first, first + 1)[0]
-    assert within((target < SEQ_LEN - 3).sum(), len(target), 0.1 * 56 / 57)
-    drawn = all_short._walk(keys, first, first + 1)[0]
-    assert drawn.min() == 2 and drawn.max() == SEQ_LEN - 3
-    counts = np.bincount(drawn)[2:]
-    assert len(counts) == 57 and all(within(n, len(drawn), 1 / 57) for n in counts)
-    assert (none._walk(keys, first, first + 1)[0] == SEQ_LEN - 3).all()
-
-
 def test_every_sentence_is_walked_once_an_epoch(shards):
     pairs = Pairs(shards, 301, 0.1, seed=5)
     first = np.sort(pairs.plan(2))

@@ -10,6 +10,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 
 import pytest
 from helpers.corpora import content, prepare_some
+from helpers.errors import raises
 
 from kbert.data.corpus import tokenizing
 from kbert.data.corpus.preparing import prepare
@@ -62,6 +63,7 @@ def lost(*arguments):
     raise OSError("the worker\nis gone")
 
 
+@pytest.mark.full
 def test_thread_and_process_pools_give_the_same_bytes(corpus, processes, tmp_path):
     with ThreadPoolExecutor(3) as threads:
         for name, executor in (("threads", threads), ("processes", processes)):
@@ -88,9 +90,9 @@ def test_fewer_blocks_of_long_lines_are_in_flight(corpus, tmp_path, monkeypatch)
 
 
 def test_prepare_resumes_with_another_executor(corpus, processes, tmp_path):
-    said = r"failed to tokenize .*a\.txt, line \d+: OSError: the worker is gone\. Check its workers"
+    things = ("a.txt, line ", "OSError", "the worker is gone")
     for after in (60, 50):
-        with Failing(after, lost) as executor, pytest.raises(RuntimeError, match=said) as caught:
+        with Failing(after, lost) as executor, raises(RuntimeError, *things) as caught:
             prepare_some(corpus[0], tmp_path, executor=executor)
         assert "\n" not in str(caught.value)
     done = sorted(path.name for path in tmp_path.glob("tokens-*"))
@@ -104,11 +106,9 @@ def test_dead_worker_is_one_line(corpus, tmp_path):
         worker = executor.submit(os.getpid).result()
         os.kill(worker, signal.SIGSTOP)  # so that it has work when it is killed
         threading.Timer(0.5, os.kill, (worker, signal.SIGKILL)).start()
-        with pytest.raises(
-            RuntimeError, match=r"line 1: BrokenProcessPool: .* what is done is kept"
-        ):
+        with raises(RuntimeError, "a.txt, line 1", "BrokenProcessPool"):
             prepare_some(corpus[0], tmp_path, executor=executor)
-        with pytest.raises(RuntimeError, match="line 1: BrokenProcessPool: "):  # no work taken
+        with raises(RuntimeError, "a.txt, line 1", "BrokenProcessPool"):  # no work taken
             prepare_some(corpus[0], tmp_path, executor=executor)
 
 
@@ -134,7 +134,7 @@ class Silent(Executor):
 def test_executor_without_an_answer_is_one_line(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing, "ANSWER_S", 0.1)
     executor = Silent()
-    with pytest.raises(RuntimeError, match=r"line 1: no answer within 0\.1 seconds\. "):
+    with raises(RuntimeError, "a.txt, line 1", "0.1 seconds"):
         prepare_some(corpus[0], tmp_path, executor=executor)
     assert len(executor.futures) == 64 and all(one.cancelled() for one in executor.futures)
 
@@ -142,9 +142,7 @@ def test_executor_without_an_answer_is_one_line(corpus, tmp_path, monkeypatch):
 def test_cancelled_work_is_one_line(corpus, tmp_path):
     executor = Silent()
     threading.Thread(target=executor.cancel_first).start()
-    with pytest.raises(
-        RuntimeError, match=r"line 1: its work cancelled, as where a scheduler is lost"
-    ):
+    with raises(RuntimeError, "a.txt, line 1", "cancelled"):
         prepare_some(corpus[0], tmp_path, executor=executor)
 
 
@@ -152,7 +150,7 @@ def test_an_error_of_the_text_names_file_and_line(corpus, processes, tmp_path):
     bad, output = tmp_path / "bad.txt", tmp_path / "shards"
     bad.write_bytes(b"fine words\n" * 2_000 + b"not \xff so\n" + b"fine words\n" * 2_000)
     for executor in (processes, ThreadPoolExecutor(2)):
-        with pytest.raises(ValueError, match=r"bad\.txt, line 2001: must be UTF-8, got 0xff"):
+        with raises(ValueError, "bad.txt, line 2001", "UTF-8", "0xff"):
             prepare(bad, corpus[0] / "vocabulary", output, executor=executor, shard_tokens=999)
         assert not output.exists()
     executor.shutdown()
@@ -164,19 +162,17 @@ def test_a_worker_with_other_versions_is_refused(corpus, tmp_path, monkeypatch):
     asked = iter([here, here])  # for the index, and for the workers
     monkeypatch.setattr(tokenizing, "software", lambda: next(asked, there))
     tokenizing._unpack.cache_clear()
-    said = (
-        rf"must have .*tokenizers {here['tokenizers']}, as here, got .*tokenizers 0\.7\.0\. Check"
-    )
-    with ThreadPoolExecutor(1) as executor, pytest.raises(RuntimeError, match=said):
+    versions = (f"tokenizers {here['tokenizers']}", "tokenizers 0.7.0")
+    with ThreadPoolExecutor(1) as executor, raises(RuntimeError, *versions):
         prepare_some(corpus[0], tmp_path, executor=executor)
 
 
 def test_bad_executor_is_refused_before_reading(tmp_path):
     with ThreadPoolExecutor(1) as executor:
-        for options, error, message in (
-            ({"executor": executor, "processes": 2}, ValueError, "left out .* got 2: its workers"),
-            ({"executor": "tcp://a:1"}, TypeError, r"futures\.Executor, got a str: .*get_executor"),
+        for options, error, things in (
+            ({"executor": executor, "processes": 2}, ValueError, ("processes", "executor", 2)),
+            ({"executor": "tcp://a:1"}, TypeError, ("executor", "futures.Executor", "str")),
         ):
-            with pytest.raises(error, match=message):
+            with raises(error, *things):
                 prepare(tmp_path / "nowhere", tmp_path, tmp_path / "shards", **options)
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from helpers.damaged_checkpoints import change_json
+from helpers.errors import raises
 from helpers.peer_outputs import run_peer
 
 from kbert import Tokenizer
@@ -231,7 +232,7 @@ def test_transformers_reads_a_saved_tokenizer_alike(tmp_path, name):
 def test_a_cased_file_that_bert_tokenizer_would_lowercase_needs_a_choice(tmp_path):
     """BertTokenizer lowercases unless tokenizer_config.json says do_lower_case."""
     folder = put(tmp_path, files(WORDPIECE, tokenizer_class="BertTokenizer", **NAMES))
-    with pytest.raises(ValueError, match="lowercase="):
+    with raises(ValueError, "lowercase="):
         Tokenizer.load(folder)
     assert Tokenizer.load(folder, lowercase=False).encode("Cat").tokens[1] == "Cat"
 
@@ -239,7 +240,7 @@ def test_a_cased_file_that_bert_tokenizer_would_lowercase_needs_a_choice(tmp_pat
 @pytest.mark.parametrize("name", ["MPNetTokenizer", "BertJapaneseTokenizer"])
 def test_a_class_with_rules_of_its_own_is_refused(tmp_path, name):
     folder = put(tmp_path, files(WORDPIECE, tokenizer_class=name, **NAMES, **CASED))
-    with pytest.raises(ValueError, match=name):
+    with raises(ValueError, name):
         Tokenizer.load(folder)
 
 
@@ -248,7 +249,7 @@ def test_a_file_without_a_template_is_refused_where_the_class_adds_none(tmp_path
     bare = WORDPIECE | {"post_processor": None}
     fast = {"tokenizer_class": "PreTrainedTokenizerFast"}
     folder = put(tmp_path, files(bare, **NAMES, **fast))
-    with pytest.raises(ValueError, match="PreTrainedTokenizerFast"):
+    with raises(ValueError, "PreTrainedTokenizerFast"):
         Tokenizer.load(folder)
     change_json(folder / "tokenizer_config.json", tokenizer_class="BertTokenizer", **CASED)
     assert Tokenizer.load(folder).encode("cat").tokens == ["[CLS]", "cat", "[SEP]"]

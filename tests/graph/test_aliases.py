@@ -8,6 +8,7 @@ import click
 import keras
 import pytest
 from helpers.command_line import kbert as run
+from helpers.errors import check_named, raises
 from helpers.peer_graph import HEADS
 from helpers.peer_graph import TASKS as PIPELINES
 
@@ -72,99 +73,103 @@ def make_schedule():
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "says"),
+    ("call", "error", "things"),
     [
-        (lambda: kbert.BertModel, AttributeError, 'kbert.load(path, head="encoder")'),
-        (lambda: kbert.TFBertForTokenClassification, AttributeError, 'head="tokens"'),
-        (lambda: kbert.load_model, AttributeError, "kbert.load(path)"),
-        (lambda: kbert.from_pretrained, AttributeError, "kbert.load(path)"),
-        (lambda: kbert.convert, AttributeError, "kbert.save(bert, path) writes a checkpoint"),
-        (lambda: kbert.finetun, AttributeError, "did you mean finetune?"),
-        (lambda: kbert.Bert.from_pretrained, AttributeError, "kbert.load(path)"),
-        (lambda: kbert.Tokenizer.from_pretrained, AttributeError, "kbert.Tokenizer.load(path)"),
-        (lambda: TOKENIZER.tokenize, AttributeError, "tokenizer.encode(text).tokens"),
-        (lambda: TOKENIZER.encode_bach, AttributeError, "did you mean encode_batch?"),
-        (lambda: TOKENIZER(["a"]), TypeError, "tokenizer.encode_batch(texts)"),
-        (lambda: task_of("fill-mask"), ValueError, "kbert.pretrain"),
-        (lambda: task_of("transalation"), ValueError, "one of classify, regress"),
-        (lambda: task_of("clasify"), ValueError, "got 'clasify': did you mean classify?"),
-        (lambda: kbert.account("tiny", dtype="float23"), ValueError, "did you mean float32?"),
-        (lambda: kbert.build_bert("tiny", dtype="mixed_bf16"), ValueError, "mean mixed_bfloat16?"),
+        (lambda: kbert.BertModel, AttributeError, ('kbert.load(path, head="encoder")',)),
+        (lambda: kbert.TFBertForTokenClassification, AttributeError, ('head="tokens"',)),
+        (lambda: kbert.load_model, AttributeError, ("kbert.load(path)",)),
+        (lambda: kbert.from_pretrained, AttributeError, ("kbert.load(path)",)),
+        (lambda: kbert.convert, AttributeError, ("kbert.save",)),
+        (lambda: kbert.finetun, AttributeError, ("finetun", "finetune")),
+        (lambda: kbert.Bert.from_pretrained, AttributeError, ("kbert.load(path)",)),
+        (lambda: kbert.Tokenizer.from_pretrained, AttributeError, ("kbert.Tokenizer.load(path)",)),
+        (lambda: TOKENIZER.tokenize, AttributeError, ("tokenizer.encode(text).tokens",)),
+        (lambda: TOKENIZER.encode_bach, AttributeError, ("encode_bach", "encode_batch")),
+        (lambda: TOKENIZER(["a"]), TypeError, ("tokenizer.encode_batch(texts)",)),
+        (lambda: task_of("fill-mask"), ValueError, ("kbert.pretrain",)),
+        (lambda: task_of("transalation"), ValueError, ("classify, regress", "transalation")),
+        (lambda: task_of("clasify"), ValueError, ("'clasify'", "classify?")),
+        (lambda: kbert.account("tiny", dtype="float23"), ValueError, ("'float23'", "float32?")),
+        (
+            lambda: kbert.build_bert("tiny", dtype="mixed_bf16"),
+            ValueError,
+            ("'mixed_bf16'", "mixed_bfloat16?"),
+        ),
         (
             lambda: kbert.finetune("bert-base-uncased", "classify", train="trian.tsv"),
             FileNotFoundError,
-            "trian.tsv (train=): no such file. Expected: labelled data",
+            ("trian.tsv", "train="),
         ),
         (
             lambda: kbert.evaluate("bert-base-uncased", "tag", "no.tsv"),
             FileNotFoundError,
-            "no.tsv (data=): no such",
+            ("no.tsv", "data="),
         ),
         (
             lambda: kbert.finetune("bert-base-uncased", "classify", train=[], optimizer="adamm"),
             ValueError,
-            "optimizer must be adamw, or an optimizer of Keras",
+            ("optimizer", "adamw", "adamm"),
         ),
         (
             lambda: kbert.finetune("bert-bsae-uncased", "classify", train=ROWS),
             FileNotFoundError,
-            "did you mean bert-base-uncased?",
+            ("bert-bsae-uncased", "bert-base-uncased?"),
         ),
         (
             lambda: kbert.finetune("tiny", "classify", train=ROWS),
             FileNotFoundError,
-            "'tiny' is a configuration without weights",
+            ("'tiny'", "weights"),
         ),
         (
             lambda: kbert.finetune(
                 "bert-base-uncased", "classify", train=ROWS, teacher="bert-bsae-uncased"
             ),
             FileNotFoundError,
-            "did you mean bert-base-uncased?",
+            ("bert-bsae-uncased", "bert-base-uncased?"),
         ),
         (
             lambda: kbert.pretrain("shards", output="run", steps=1, init="bert-bsae-uncased"),
             FileNotFoundError,
-            "did you mean bert-base-uncased?",
+            ("bert-bsae-uncased", "bert-base-uncased?"),
         ),
         (
             lambda: kbert.glue("bert-bsae-uncased", "data", output="run"),
             FileNotFoundError,
-            "did you mean bert-base-uncased?",
+            ("bert-bsae-uncased", "bert-base-uncased?"),
         ),
         (
             lambda: kbert.finetune(
                 "bert-base-uncased", "classify", train=ROWS, learning_rate=make_schedule()
             ),
             ValueError,
-            "CosineDecay: give a schedule of Keras as schedule=",
+            ("CosineDecay", "schedule="),
         ),
         (
             lambda: kbert.finetune("bert-base-uncased", "classify", train=ROWS, verbose=1),
             TypeError,
-            "it is called progress",
+            ("verbose", "progress"),
         ),
         (
             lambda: kbert.finetune("bert-base-uncased", "classify", train=1, validation_data=1),
             TypeError,
-            "it is called dev",
+            ("validation_data", "dev"),
         ),
         (
             lambda: kbert.finetune("bert-base-uncased", "classify", train=1, min_learning_rate=1),
             TypeError,
-            "it is called min_learning_rate_ratio",
+            ("'min_learning_rate'", "min_learning_rate_ratio"),
         ),
         (
             lambda: kbert.finetune("bert-base-uncased", "classify", train=ROWS, zzz=1),
             TypeError,
-            "finetune has no option 'zzz': help(kbert.finetune) lists them",
+            ("finetune", "'zzz'"),
         ),
     ],
 )
-def test_call_of_another_library_is_answered_with_kberts(call, error, says):
-    with pytest.raises(error) as raised:
+def test_call_of_another_library_is_answered_with_kberts(call, error, things):
+    with raises(error, *things) as raised:
         call()
-    assert says in str(raised.value) and "\n" not in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_objects_with_aliases_can_be_copied_and_pickled():
@@ -172,7 +177,7 @@ def test_objects_with_aliases_can_be_copied_and_pickled():
         assert again.encode("a").ids == TOKENIZER.encode("a").ids
     bert = kbert.Bert(kbert.PRESETS["tiny"], "encoder", None)
     assert copy.copy(bert) == bert and not hasattr(bert, "nothing")
-    with pytest.raises(AttributeError, match=r"kbert.save\(bert, path\)"):
+    with raises(AttributeError, "save_pretrained", "kbert.save"):
         bert.save_pretrained  # noqa: B018
 
 
@@ -181,7 +186,7 @@ def test_command_line_accepts_aliases(capsys, tmp_path):
     assert named.status == 0 and named == run(capsys, "account", "tiny", "--head", "tokens")
     options = ["--train", tmp_path / "none.tsv", "-o", tmp_path / "run"]
     done = run(capsys, "finetune", "x", "--task", "sentiment-analysis", *options)
-    assert done.status == 2 and "none.tsv (--train): No such file" in done.err
+    assert done.status == 2 and "none.tsv (--train)" in done.err
     done = run(capsys, "finetune", "x", "--task", "fill-mask", *options)
     assert done.status == 2 and "kbert.pretrain" in done.err
 
@@ -210,28 +215,29 @@ def test_value_in_the_answer_to_an_old_option_is_accepted_by_the_command():
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "things"),
     [
-        ("convert none x --to keras_bert", "did you mean google?"),
-        ("convert none x --to tensorflow", "did you mean saved_model?"),
-        ("convert none x --to tf", "did you mean saved_model?"),
-        ("convert none x --to h5", "did you mean keras?"),
-        ("account base --layers 6", 'a config.json: write {"vocab_size": 30522, "num_hidden_la'),
-        ("summary base --rich", "in Python: keras.Model.summary(kbert.build_bert(CONFIG))"),
-        ("finetune none --optimizer lamb", "such as keras.optimizers.Lamb()"),
-        ("summary base --hidden-size 512", "sizes are changed in a config.json"),
-        ("account base --max-seq-length 64", "it is called --seq-len."),
-        ("pretrain none --max-seq-length 64", "it is called --seq-len."),
-        ("finetune none --max-seq-length 64", "it is called --max-length."),
-        ("classify base text", "give a model, as in kbert classify bert-base-uncased"),
-        ("inspect base", "give a model, as in kbert inspect bert-base-uncased"),
+        ("convert none x --to keras_bert", ("keras_bert", "google")),
+        ("convert none x --to tensorflow", ("tensorflow", "saved_model")),
+        ("convert none x --to tf", ("tf", "saved_model")),
+        ("convert none x --to h5", ("h5", "keras")),
+        ("account base --layers 6", ("config.json", "num_hidden_layers")),
+        ("summary base --rich", ("--rich", "keras.Model.summary")),
+        ("finetune none --optimizer lamb", ("--optimizer", "keras.optimizers.Lamb")),
+        ("summary base --hidden-size 512", ("--hidden-size", "config.json")),
+        ("account base --max-seq-length 64", ("--max-seq-length", "--seq-len")),
+        ("pretrain none --max-seq-length 64", ("--max-seq-length", "--seq-len")),
+        ("finetune none --max-seq-length 64", ("--max-seq-length", "--max-length")),
+        ("classify base text", ("base", "kbert classify bert-base-uncased")),
+        ("inspect base", ("base", "kbert inspect bert-base-uncased")),
     ],
 )
-def test_name_of_another_library_on_the_command_line_is_answered(capsys, line, says):
+def test_name_of_another_library_on_the_command_line_is_answered(capsys, line, things):
     done = run(capsys, *line.split())
-    assert done.status == 2 and says in done.err
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    check_named(done.err, *things)
 
 
 def test_search_names_top_k():
-    with pytest.raises(TypeError, match="search has no option 'top': it is called top_k"):
+    with raises(TypeError, "search", "'top'", "top_k"):
         kbert.search(None, "query", ["text"], top=1)

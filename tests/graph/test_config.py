@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.sizes import ODD_CONFIG
 
 import kbert
@@ -134,15 +135,15 @@ def test_numpy_integers_are_accepted_as_sizes(small, tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"vocab_size": 99, "vocab_size": 98}', "'vocab_size' stands twice"),
-        ('{"vocab_size": 99, "pruned_heads": {"1": [2]}}', "pruned_heads must be"),
-        ('{"vocab_size": 99, "classifier_dropout": 1.5}', "classifier_dropout must be a rate"),
+        ('{"vocab_size": 99, "vocab_size": 98}', ("'vocab_size'", "twice")),
+        ('{"vocab_size": 99, "pruned_heads": {"1": [2]}}', ("pruned_heads",)),
+        ('{"vocab_size": 99, "classifier_dropout": 1.5}', ("classifier_dropout", 1.5)),
     ],
 )
 def test_ambiguous_or_unsupported_key_is_refused(tmp_path, content, said):
     path = tmp_path / "config.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=said):
+    with raises(ValueError, "config.json", *said):
         BertConfig.from_json(path)
 
 

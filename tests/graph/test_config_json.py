@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from helpers.errors import raises
 from helpers.peer_graph import OTHERS
 from helpers.sizes import ODD_CONFIG as ODD
 
@@ -101,19 +102,18 @@ def test_writing_and_reading_gives_the_same_configuration(tmp_path, config, name
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        ("hiden_size", "did you mean hidden_size?"),
-        ("vocabsize", "did you mean vocab_size?"),
-        ("embedding_dim_of_albert", "the keys are vocab_size, hidden_size, "),
+        ("hiden_size", "hidden_size"),
+        ("vocabsize", "vocab_size"),
+        ("embedding_dim_of_albert", "vocab_size, hidden_size, "),
     ],
 )
 def test_unknown_key_is_refused_by_name(key, hint):
-    with pytest.raises(ValueError, match=f"unknown key '{key}'") as error:
+    with raises(ValueError, f"'{key}'", hint):
         base.replace(**{key: 3})
-    assert hint in str(error.value)
 
 
 def test_misspelled_key_is_refused_if_the_right_one_is_missing():
-    with pytest.raises(ValueError, match="unknown key 'hiden_size': did you mean hidden_size"):
+    with raises(ValueError, "'hiden_size'", "hidden_size"):
         BertConfig.from_dict({"vocab_size": 99, "hiden_size": 3})
     config = BertConfig.from_dict(ODD | {"hiden_size": 3, "embedding_dim_of_albert": 3})
     assert config == BertConfig(**ODD)
@@ -122,5 +122,5 @@ def test_misspelled_key_is_refused_if_the_right_one_is_missing():
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_architecture_is_refused(peers, name):
     theirs = peers["configs"][name]["whole"]
-    with pytest.raises(ValueError, match=f"model_type must be .* got '{theirs['model_type']}'"):
+    with raises(ValueError, "theirs", "model_type", f"'{theirs['model_type']}'"):
         BertConfig.from_dict(theirs, source="theirs")

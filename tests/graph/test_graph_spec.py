@@ -6,6 +6,8 @@ import pickle
 import keras
 import numpy as np
 import pytest
+from helpers.errors import raises
+from helpers.marks import full
 
 import kbert
 from kbert.graph.spec import GraphSpec
@@ -30,9 +32,7 @@ def test_specs_are_equal_by_value_and_immutable(small):
         GraphSpec(small).head = "qa"
 
 
-@pytest.mark.parametrize(
-    "head", [h if h in SIZES else pytest.param(h, marks=pytest.mark.full) for h in HEADS]
-)
+@pytest.mark.parametrize("head", ["tokens", *(full(head) for head in HEADS if head != "tokens")])
 def test_spec_survives_save_clone_config_and_pickle(small, tmp_path, head):
     dtype = "mixed_bfloat16" if head == "pretraining" else "float32"
     spec = spec_of(small.replace(hidden_act="gelu_new", pad_token_id=4), head, dtype=dtype)
@@ -83,5 +83,5 @@ def test_spec_of_a_plain_keras_model_is_read_from_its_layers(small):
     ids = np.full((2, 11), 3)
     found = kbert.predict(own, ids)["Classifier"]
     np.testing.assert_array_equal(found, kbert.predict(classifier, ids)["Classifier"])
-    with pytest.raises(ValueError, match="token_ids must have 11 tokens a sequence, got 7"):
+    with raises(ValueError, "token_ids", 11, 7):
         kbert.predict(kbert.build_hidden_states(own), ids[:, :7])

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from helpers.command_line import kbert as run
+from helpers.errors import raises
 from helpers.sizes import SIZES
 
 import kbert
@@ -187,36 +188,39 @@ def test_checkpointing_keeps_block_inputs_and_one_block():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tpu": "v5e:4x5"}, r"tpu must be .* got 'v5e:4x5': did you mean v5e:4x"),
-        ({"tpu": "v5"}, r"tpu must be a TPU that is known, got 'v5': did you mean v5"),
-        ({"gpu": "H10"}, "gpu must be a GPU that is known, got 'H10': did you mean H100?"),
-        ({"gpu": "H100:0"}, "gpu must be a name and how many there are, H100:8, got 'H100:0'"),
+        ({"tpu": "v5e:4x5"}, ("tpu", "'v5e:4x5'", "v5e:4x8")),
+        ({"tpu": "v5"}, ("tpu", "'v5'", "v5p")),
+        ({"gpu": "H10"}, ("gpu", "'H10'", "H100")),
+        ({"gpu": "H100:0"}, ("gpu", "H100:8", "'H100:0'")),
         (
             {"gpu": "H100:8", "batch_size": 13},
-            "batch_size must be a multiple of 8, .* got 13: give 16",
+            ("batch_size", "multiple of 8", 13, 16),
         ),
-        ({"gpu": "H100", "batch_size": 7, "accumulation_steps": 2}, "multiple of 2, .*: give 8"),
-        ({"gpu": "T4"}, "precision must be mixed_float16 or float32 on T4, got mixed_bfloat16"),
-        ({"gpu": "L4", "precision": "int8"}, "precision must be one of float32, .* got 'int8'"),
-        ({"gpu": "L4", "utilization": 0}, "utilization must be above 0 and at most 1, got 0"),
-        ({"gpu": "L4", "seq_len": 513}, "513"),
-        ({"gpu": "L4", "steps": -1}, "steps must be"),
+        (
+            {"gpu": "H100", "batch_size": 7, "accumulation_steps": 2},
+            ("batch_size", "multiple of 2", 8),
+        ),
+        ({"gpu": "T4"}, ("precision", "mixed_float16", "float32", "T4", "mixed_bfloat16")),
+        ({"gpu": "L4", "precision": "int8"}, ("precision", "float32", "'int8'")),
+        ({"gpu": "L4", "utilization": 0}, ("utilization", "above 0", "at most 1", "got 0")),
+        ({"gpu": "L4", "seq_len": 513}, ("seq_len", 512, 513)),
+        ({"gpu": "L4", "steps": -1}, ("steps", -1)),
         (
             {"gpu": "MI300X"},
-            "gpu must be .*: there are B200, .* --peak-flops and --memory, in Python",
+            ("gpu", "B200", "--peak-flops", "--memory"),
         ),
-        ({"gpu": "L4", "peak_flops": 121}, "peak_flops must be .* as 165e12 or 165T, got 121"),
-        ({"gpu": "L4", "peak_flops": "-1T"}, "peak_flops must be FLOP/s of a chip"),
-        ({"gpu": "L4", "peak_flops": True}, "peak_flops must be FLOP/s of a chip"),
-        ({"gpu": "L4", "memory": 24}, "memory must be bytes of a chip, such as 24GiB, got 24"),
-        ({"gpu": "L4", "memory": "24TFLOPS"}, "memory must be bytes of a chip"),
-        ({}, "plan needs tpu or gpu"),
-        ({"memory": "24GiB"}, "plan needs tpu or gpu"),
-        ({"gpu": "L4", "tpu": "v5e:2x2"}, "plan needs tpu or gpu, one of the two"),
+        ({"gpu": "L4", "peak_flops": 121}, ("peak_flops", "165e12", "165T", 121)),
+        ({"gpu": "L4", "peak_flops": "-1T"}, ("peak_flops", "FLOP/s", "-1T")),
+        ({"gpu": "L4", "peak_flops": True}, ("peak_flops", "FLOP/s", True)),
+        ({"gpu": "L4", "memory": 24}, ("memory", "bytes", "24GiB", "got 24")),
+        ({"gpu": "L4", "memory": "24TFLOPS"}, ("memory", "bytes", "24TFLOPS")),
+        ({}, ("tpu", "gpu")),
+        ({"memory": "24GiB"}, ("tpu", "gpu")),
+        ({"gpu": "L4", "tpu": "v5e:2x2"}, ("tpu", "gpu", "one of")),
     ],
 )
 def test_bad_argument_gives_one_line(options, said):
-    with pytest.raises(ValueError, match=said) as error:
+    with raises(ValueError, *said) as error:
         plan("base", **options)
     assert "\n" not in str(error.value)
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from helpers.command_line import kbert as run
 from helpers.diagram_readers import DOCUMENT
+from helpers.errors import raises
 
 import kbert
 
@@ -76,9 +77,9 @@ def test_summary_of_a_built_model_is_the_commands(small, capsys):
     again: list[str] = []
     model.summary(print_fn=again.append)
     assert again == whole and sum(line.startswith("Encoder-") for line in whole) == 3 * 8
-    with pytest.raises(ValueError, match="lora_rank"):
+    with raises(ValueError, "collapse", "lora_rank"):
         model.summary(collapse=True, lora_rank=2)
-    with pytest.raises(ValueError, match="format"):
+    with raises(ValueError, "format", "html"):
         model.summary(format="html")
 
 
@@ -102,5 +103,5 @@ def test_three_models_have_no_ratio_and_one_is_refused():
     accounts = {name: kbert.account(name) for name in ("tiny", "base", "large")}
     comparison = kbert.compare_accounts(accounts)
     assert {len(line) for line in comparison.lines} == {4}
-    with pytest.raises(ValueError, match="two"):
+    with raises(ValueError, "two"):
         kbert.compare_accounts({"tiny": accounts["tiny"]})

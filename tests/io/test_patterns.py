@@ -5,6 +5,7 @@ import time
 import warnings
 
 import pytest
+from helpers.errors import raises
 from helpers.marks import full
 
 from kbert.io.patterns import find_keys
@@ -91,12 +92,12 @@ def test_evil_patterns_take_little_time(key):
 def test_endless_comparing_is_refused():
     patterns = {"key": "(" * 40 + ".*" + ")*" * 40 + "!"}
     start = time.process_time()
-    with pytest.raises(ValueError, match="takes too long"):
+    with raises(ValueError, "key"):
         find_keys(patterns, ["x" * 150] * 10_000)
     assert time.process_time() - start < 60
 
 
-@pytest.mark.parametrize("key", ["(?:" * 4 + "|" * 20_000, "(?:" * 4 + "a{0}" * 20_000])
+@pytest.mark.parametrize("key", ["(?:" * 4 + "|" * 20_000, full("(?:" * 4 + "a{0}" * 20_000)])
 def test_parts_that_match_nothing_are_counted(key):
     start = time.process_time()
     with pytest.raises(ValueError):

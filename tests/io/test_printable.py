@@ -1,18 +1,21 @@
 """Names from files cannot control a terminal, and stay readable."""
 
+import functools
 import json
 import logging
 import shutil
 import traceback
 import unicodedata
 
+import click
 import numpy as np
 import pytest
 from helpers.command_line import kbert as command
 from helpers.damaged_checkpoints import change_json, change_tensors, put
 
 import kbert
-from kbert.cli.console import _log_lines
+from kbert.checkpoints import bert as checkpoints
+from kbert.cli import console
 from kbert.io import printable, row_formats
 from kbert.tasks.attention.inference import attention
 
@@ -87,7 +90,8 @@ def test_names_from_files_are_escaped_in_python_errors(saved, tmp_path):
         assert "[2J" in str(error.value) and not acts(text), name
 
 
-def test_tokens_and_labels_from_files_are_escaped(capsys, saved, tmp_path):
+def test_tokens_and_labels_from_files_are_escaped(capsys, saved, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "load", functools.cache(checkpoints.load))
     for head in ("pretraining", "classifier", "tokens"):
         shutil.copytree(saved[0] / head, tmp_path / head)
         tokens = saved[1][head].tokenizer.tokens
@@ -111,8 +115,12 @@ def test_tokens_and_labels_from_files_are_escaped(capsys, saved, tmp_path):
 
 
 def test_warnings_and_pictures_are_escaped(capsys, saved, tmp_path):
-    with _log_lines():
+    @click.command()
+    def warns():
         logging.getLogger("kbert").warning("%s lacks %s", NASTY, NASTY)
+
+    with pytest.raises(SystemExit):
+        console.run(warns, [])
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and not acts(said) and said.startswith("kbert: a\\u000akbert")
     found = attention(saved[1]["pretraining"], "cat dog")

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.marks import full
 
 import kbert
 
@@ -29,6 +30,7 @@ print(json.dumps([embeddings, labels, said]))
 """
 
 
+@pytest.mark.full
 def test_numpy_computes_what_the_other_backends_compute(saved, run_python, tmp_path):
     run = tmp_path / "run"
     done = run_python(USE, str(saved[0]), str(run), backend="numpy")
@@ -42,7 +44,7 @@ def test_numpy_computes_what_the_other_backends_compute(saved, run_python, tmp_p
     assert not run.exists()
 
 
-@pytest.mark.parametrize("name", ["mlx", "foo"])
+@pytest.mark.parametrize("name", ["foo", full("mlx")])
 def test_an_unknown_backend_is_one_line(run_python, name):
     done = run_python("import kbert; kbert.build_bert('tiny')", backend=name, check=False)
     line = done.stderr.strip().splitlines()[-1]

@@ -3,6 +3,7 @@
 import keras
 import pytest
 from helpers.command_line import kbert as command
+from helpers.errors import raises
 from helpers.parse_summary import expected, parse
 
 import kbert
@@ -27,7 +28,7 @@ def drawing_fails(monkeypatch):
 
 
 def test_building_a_model_initializes_random_weights(small, drawing_fails):
-    with pytest.raises(AssertionError, match="were drawn"):
+    with raises(AssertionError, "were drawn"):
         kbert.build_bert(small)
 
 

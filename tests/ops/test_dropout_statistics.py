@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.gradients import to_numpy, to_tensor
 
 from kbert.ops import reference
@@ -63,7 +64,7 @@ def test_rate_with_a_scale_beyond_float16_is_refused(kind, dtype):
     x = 1 + np.arange(5 * 7 * 24, dtype="float32").reshape(5, 7, 24) % 2
     assert np.isfinite(to_numpy(layer(x, training=True))).all()
     for rate in [1.0] if dtype == "float32" else [0.99999, 1.0]:
-        with pytest.raises(ValueError, match=r"rate must be below 1, and in float16 at most 0.99"):
+        with raises(ValueError, "rate", "below 1", "float16", "0.99"):
             build(rate)
 
 

@@ -10,7 +10,9 @@ import sys
 import keras
 import numpy as np
 import pytest
+from helpers.errors import logged
 from helpers.gradients import TOLERANCES, compare_operations, to_tensor
+from helpers.marks import full
 
 if keras.backend.backend() != "tensorflow":
     pytest.skip("of TensorFlow", allow_module_level=True)
@@ -92,13 +94,13 @@ def test_linear_equals_reference(dtype):
     compare(lambda ops, *given: ops.linear(*given), arrays[:2], [0, 1], dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", full("bfloat16")])
 def test_layer_norm_equals_reference(dtype):
     arrays = [floats(13, 7, 12) + 3, floats(12), floats(12)]
     compare(lambda ops, *given: ops.layer_norm(*given, 1e-2), arrays, [0, 1, 2], dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", full("bfloat16")])
 def test_lookups_equal_reference(dtype):
     """Equal ids lie in several blocks of sorted ones; the second table has few rows."""
     ids = np.random.default_rng(3).integers(0, 17, (2, 290)).astype("int32")
@@ -151,12 +153,12 @@ def test_gpu_selects_these_operations():
 @pytest.mark.parametrize(
     ("lacks", "says"),
     [
-        ("jax", "jax is not installed: pip install jax"),
-        ("jax2tf", "import of jax.experimental.jax2tf halted"),
+        ("jax", "pip install jax"),
+        ("jax2tf", "jax.experimental.jax2tf"),
         ("a GPU", "No FFI handler"),  # this machine has none, so that a kernel for one does not run
     ],
 )
-def test_without_jax_or_its_kernels_operations_are_tensorflows(lacks, says, monkeypatch, caplog):
+def test_without_jax_or_its_kernels_operations_are_tensorflows(lacks, says, monkeypatch):
     """One line says why."""
     monkeypatch.setattr(kernel_calls, "INTERPRETED", False)
     monkeypatch.setattr(ops, "_device_here", lambda: "gpu")
@@ -168,7 +170,7 @@ def test_without_jax_or_its_kernels_operations_are_tensorflows(lacks, says, monk
         monkeypatch.setitem(sys.modules, "jax.experimental.jax2tf", None)
     for one in (ops._select, ops._has_jax_kernels):
         monkeypatch.setattr(ops, one.__name__, functools.cache(one.__wrapped__))
-    assert ops.attention is tensorflow_ops.attention
-    assert ops.layer_norm is tensorflow_ops.layer_norm
-    (line,) = caplog.messages
-    assert says in line
+    with logged(says) as messages:
+        assert ops.attention is tensorflow_ops.attention
+        assert ops.layer_norm is tensorflow_ops.layer_norm
+    assert len(messages) == 1

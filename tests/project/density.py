@@ -86,8 +86,8 @@ def measure(root: Path) -> Density:
 
 def _add_file(density: Density, path: Path) -> None:
     source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
-    docstrings = _find_docstrings(tree)
+    nodes = list(ast.walk(ast.parse(source)))
+    docstrings = _find_docstrings(nodes)
 
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -96,11 +96,11 @@ def _add_file(density: Density, path: Path) -> None:
             lines.update(range(token.start[0], token.end[0] + 1))
     density.lines += len(lines)
 
-    for construct, line in _find_constructs(tree):
+    for construct, line in _find_constructs(nodes):
         density.places[construct].append(f"{path}:{line}")
 
     text = source.splitlines()
-    for function in _find_functions(tree):
+    for function in _find_functions(nodes):
         place = f"{path}:{function.lineno} {function.name}"
         body = [statement for statement in function.body if statement.lineno not in docstrings]
         density.sizes[place] = sum(1 for statement in body for _ in ast.walk(statement))
@@ -110,31 +110,31 @@ def _add_file(density: Density, path: Path) -> None:
                 density.unbroken.append(place)
 
 
-def _find_docstrings(tree: ast.Module) -> set[int]:
+def _find_docstrings(nodes: list[ast.AST]) -> set[int]:
     """Return the lines of all docstrings."""
     lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         may_have_one = isinstance(node, (ast.Module, ast.ClassDef, *_DEFINITIONS))
         if may_have_one and ast.get_docstring(node, clean=False) is not None:
             lines.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
     return lines
 
 
-def _find_functions(tree: ast.Module) -> Iterator:
+def _find_functions(nodes: list[ast.AST]) -> Iterator:
     """Yield functions and methods, but none that lies within another."""
     nested = set()
-    for function in ast.walk(tree):
+    for function in nodes:
         if isinstance(function, _DEFINITIONS):
             inner = [node for node in ast.walk(function) if isinstance(node, _DEFINITIONS)]
             nested.update(id(node) for node in inner if node is not function)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, _DEFINITIONS) and id(node) not in nested:
             yield node
 
 
-def _find_constructs(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def _find_constructs(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
     """Yield each construct that is written to save lines, with its line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Starred) and isinstance(node.value, _DISPLAYS):
             yield "unpacked literal", node.lineno
         elif isinstance(node, _COMPREHENSIONS) and len(node.generators) > 1:

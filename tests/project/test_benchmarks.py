@@ -1,7 +1,5 @@
 """The benchmarks' own machinery: who takes turns, what is left out, when no ratio is claimed."""
 
-import importlib.util
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -176,36 +174,6 @@ def test_claim_as_exponent_of_growth(work, power, verdict):
     assert claim.measured(turns_of(floor=[0.5], three=[1], seven=[2]), work) == ("", [])
 
 
-@pytest.mark.parametrize(
-    ("needs", "backend", "there"),
-    [
-        ((), "tensorflow", {"tensorflow", "keras", "click", "matplotlib"}),
-        (("jax",), "jax", {"jax", "keras", "click", "matplotlib"}),
-        (("keras_hub",), "tensorflow", {"tensorflow", "keras"}),
-    ],
-)
-def test_contender_is_skipped_without_its_packages(work, needs, backend, there):
-    """pytest is installed here, and no library of these asks for it."""
-    if missing := [name for name in needs if not importlib.util.find_spec(name)]:
-        pytest.skip(f"not installed: {missing[0]}")
-    names = ["tensorflow", "keras", "jax", "matplotlib", "click", "pytest"]
-    environment = HERE | {"KERAS_BACKEND": backend}
-    own = Contender("own", "helpers.sleep_work:looking", {"names": names}, needs, environment)
-    found = program.run(replace(work, contenders=(own,), claims=(), count=1), 2)
-    seen = found["contenders"]["own"]["found"]
-    own_too = {"click"} if "keras_hub" in needs else set()  # may be asked for by way of another
-    assert {name for name, count in seen.items() if count == 2} - own_too == there
-    assert {name for name, count in seen.items() if not count} | own_too >= set(names) - there
-
-
-def test_memory_and_cpu_time_include_child_processes(work):
-    line = ["-c", "import time; held = bytearray(70 << 20); start = time.process_time()"]
-    line[1] += "\nwhile time.process_time() - start < 0.2: pass"
-    own = Contender("own", "helpers.sleep_work:starting", {"line": line}, environment=HERE)
-    (turn, *_) = program.run(replace(work, contenders=(own,), claims=(), count=1), 2)["turns"][1:]
-    assert turn["memory"] > 70 and turn["processor"] > 0.2
-
-
 def small_works(folder):
     """Every theme at next to no size: (the work, the contenders to run, the needs of a peer)."""
     from benchmarks import (
@@ -241,19 +209,6 @@ def small_works(folder):
         "tokenizing": tokenizing.works(folder),
         "finetuning": finetuning.works(folder, checkpoint=str(folder / "checkpoint")),
     }
-
-
-@pytest.mark.parametrize("more", [["--alone"], pytest.param(["--new"], marks=pytest.mark.nightly)])
-def test_checkpoint_pause_of_training_is_measured(more, capsys):
-    from benchmarks import saving
-
-    assert saving.main(["--size", "tiny", "--batch", "1", "--saves", "2", "--json", *more]) == 0
-    found = json.loads(capsys.readouterr().out)
-    params = kbert.account("tiny", head="pretraining", seq_len=32).params
-    assert found["MiB"] == round(3 * 4 * params / 2**20)  # weights and both moments
-    for name in ("copy", "copy, processor"):
-        assert len(found[name]) == 2 and min(found[name]) > 0
-    assert ("write" in found) == (more == ["--new"])
 
 
 @pytest.mark.nightly

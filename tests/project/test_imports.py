@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from helpers.errors import raises
 
 import kbert
 
@@ -30,7 +31,7 @@ def test_light_calls_import_nothing_heavy(run_python, code):
 def test_every_public_name_resolves():
     for name in kbert.__all__:
         assert getattr(kbert, name) is not None
-    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+    with raises(AttributeError, "nothing_of_the_kind"):
         kbert.nothing_of_the_kind  # noqa: B018
     assert set(kbert.__all__) <= set(dir(kbert))
     folders = {module.name for module in pkgutil.iter_modules(kbert.__path__)}

@@ -3,11 +3,8 @@
 import json
 import re
 
-import numpy as np
 import pytest
 from helpers.live_pages import write_live_checkpoint
-
-import kbert
 
 pytest.importorskip("py_mini_racer", reason="pip install -e '.[test]': an engine of JavaScript")
 from benchmarks import live_browsers, live_page
@@ -44,30 +41,6 @@ def test_differences_from_kbert_grow_with_smaller_weights(checkpoint, pages, dat
     found = live_page.measure_agreement(checkpoint, pages, texts)
     hidden = [found[name]["hidden states"] for name in ("float32", "float16", "int8")]
     assert 0 < hidden[0]["absolute"] <= 1e-5 < hidden[1]["absolute"] < hidden[2]["absolute"]
-
-
-def test_a_difference_is_the_largest_of_all():
-    largest: dict = {}
-    live_page.keep_largest(largest, np.array([1.0, 4.5]), np.array([1.0, 5.0]))
-    live_page.keep_largest(largest, np.array([0.1]), np.array([0.2]))
-    assert largest == pytest.approx({"absolute": 0.5, "relative": 0.5})
-
-
-def test_candidates_of_the_same_weights_are_the_same(checkpoint, pages, data):
-    masked = live_page.mask_texts(live_page.read_texts(data, 8), most_words=9)
-    assert all(text.split().count("[MASK]") == 1 for text in masked)
-    found = live_page.measure_candidates(checkpoint, pages, masked)
-    assert found["float32"] == {"masks": 8, "mean": 10, "share with 9": 1, "lowest": 10}
-    assert found["int8"]["lowest"] <= found["int8"]["mean"] <= 10
-
-
-def test_sizes_are_those_of_the_files(checkpoint, pages, tmp_path):
-    found = live_page.measure_sizes(checkpoint, pages, {"int8": pages["int8"]}, tmp_path)
-    path = kbert.explore(checkpoint, tmp_path / "other.html", weights="float16").path
-    assert found["checkpoint, float16"] == path.stat().st_size
-    sizes = [found[f"checkpoint, {name}"] for name in ("--beside: the page", "int8", "float32")]
-    assert sizes == sorted(sizes)
-    assert found["script and styles without"] < found["script and styles with a sentence"]
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def cases():
 
 
 @pytest.mark.parametrize("page", list(cases()))
-def test_code_on_a_page_prints_what_is_shown(page, tmp_path, caplog):
+def test_code_on_a_page_prints_what_is_shown(page, tmp_path):
     for block, printed in run(page, tmp_path):
         shown = block.text if block.kind == "console" else block.shown and block.shown.text
         if shown is not None:
