@@ -1,8 +1,20 @@
 """Fixtures of the tests that run on TensorFlow, JAX and torch: weights and inputs from a peer."""
 
+import gc
+
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
+from helpers.small_berts import small_berts
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_collections():
+    """Leave what is imported out of garbage collections, of which Keras asks for many."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +54,12 @@ def ids(peer):
     """The peer's inputs, as model calls take them: token ids and segment ids, int32 (13, 11)."""
     arrays = peer()
     return [arrays[name].astype("int32") for name in ("token_ids", "segment_ids")]
+
+
+@pytest.fixture(scope="session")
+def berts(small):
+    """A small `Bert` of each head, which no test changes."""
+    return small_berts(small)
 
 
 @pytest.fixture(scope="session")
