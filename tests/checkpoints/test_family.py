@@ -7,11 +7,11 @@ classes in the default round, all of them in the full one.
 import dataclasses
 import functools
 import json
-import re
 
 import numpy as np
 import pytest
 from helpers.damaged_checkpoints import load_error
+from helpers.errors import collected_logs, raises
 from helpers.marks import full, nightly
 from helpers.peer_family import CLASSES
 from helpers.peer_outputs import run_peer
@@ -179,7 +179,7 @@ def test_tasks_work_with_roberta(folders, tmp_path):
     assert [one.token for one in candidates] == [bert.tokenizer.tokens[n] for n in best]
     one, both = kbert.embed(bert, "narrow"), kbert.embed(bert, ["narrow", "a longer text, padded"])
     assert_allclose(one, both[0], atol=1e-5)
-    with pytest.raises(ValueError, match="next_sentence needs a model that was trained on next"):
+    with raises(ValueError, "next_sentence"):
         kbert.next_sentence(bert, "a", "b")
     assert kbert.classify(with_tokens(folders, "RobertaForSequenceClassification"), "a", "b")
 
@@ -206,12 +206,14 @@ def test_finetuned_tagging_and_answering_reload(folders, name, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["DistilBertModel", nightly("RobertaModel")])
-def test_sentence_vectors_are_trained(folders, name, tmp_path, caplog):
+def test_sentence_vectors_are_trained(folders, name, tmp_path):
     """Nothing is said of a pooler, which DistilBERT has none of; RoBERTa's stays."""
     bert = with_words(folders, name)
     pairs = [("dog bark", "the dogs"), ("barked", "dogs bark"), ("the dog", "dog")]
-    found = kbert.finetune(bert, "embed", train=pairs, epochs=2, batch_size=3, learning_rate=1e-2)
-    assert "lacks" not in caplog.text
+    settings = {"epochs": 2, "batch_size": 3, "learning_rate": 1e-2}
+    with collected_logs() as messages:
+        found = kbert.finetune(bert, "embed", train=pairs, **settings)
+    assert not any("pooler" in text for text in messages)
     kbert.save(found.bert, tmp_path)
     ours, again = (kbert.embed(b, ["dog", "barked"]) for b in (found.bert, kbert.load(tmp_path)))
     assert_allclose(again, ours, atol=1e-6)
@@ -230,12 +232,12 @@ def with_words(folders, name):
 def test_other_model_types_are_named(tmp_path, model_type):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, "vocab_size": 99}))
     (tmp_path / "model.safetensors").write_bytes(b"")
-    load_error(tmp_path, re.escape(OTHER_GRAPHS.get(model_type, "which kbert does not build")))
+    load_error(tmp_path, OTHER_GRAPHS.get(model_type, model_type))
 
 
 @pytest.mark.parametrize("form", ["google", "keras_hub"])
 def test_bert_only_formats_refuse_distilbert(quick, form, tmp_path):
-    with pytest.raises(ValueError, match=f"format {form} must be of a BERT, got DistilBERT"):
+    with raises(ValueError, f"format {form}", "DistilBERT"):
         kbert.save(kbert.load(quick / QUICK[1]), tmp_path, format=form)
 
 

@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 from helpers.damaged_checkpoints import load_error
+from helpers.errors import collected_logs, logged, raises
 from helpers.google_release import (
     CLASSIFIER,
     MLM,
@@ -107,11 +108,14 @@ def test_optimizer_slots_are_left_out_and_named(release):
         full((NSP,), "pretraining", ("MLM-Sim", "MLM-Dense", "MLM-Norm")),
     ],
 )
-def test_the_head_is_read_from_the_names(tmp_path, caplog, parts, head, lacks):
+def test_the_head_is_read_from_the_names(tmp_path, parts, head, lacks):
     arrays = random_arrays(released(SIZES, *parts))
-    bert = kbert.load(write_release(tmp_path / "in", arrays))
+    with collected_logs() as messages:
+        bert = kbert.load(write_release(tmp_path / "in", arrays))
     assert (bert.head, bert.report.initialized_layers, bert.tokenizer) == (head, lacks, None)
-    assert bool(lacks) == ("newly initialized" in caplog.text)
+    text = " ".join(messages)
+    assert bool(lacks) == bool(text)
+    assert all(name in text for name in bert.report.initialized)
     kbert.save(bert, tmp_path / "out", format="google")
     written = read_all(tmp_path / "out")
     kept = [name for name in arrays if head != "qa" or not name.startswith("bert/pooler")]
@@ -138,13 +142,13 @@ def test_checkpoint_file_names_the_checkpoint_to_read(arrays, tmp_path):
     (folder / "checkpoint").write_text(says + 'all_model_checkpoint_paths: "model.ckpt-1234"\n')
     assert_array_equal(pooler_of(folder), bias + 1)
     (folder / "checkpoint").unlink()
-    with pytest.raises(ValueError, match=r"got model\.ckpt-1000, model\.ckpt-1234: give the path"):
+    with raises(ValueError, "model.ckpt-1000", "model.ckpt-1234"):
         kbert.load(folder)
     assert_array_equal(pooler_of(folder / "model.ckpt-1234.index"), bias)
     write_checkpoint(folder / "bert_model.ckpt", {k: v + 2 for k, v in arrays.items()})
     assert_array_equal(pooler_of(folder), bias + 2)
     (folder / "checkpoint").write_text(says)  # a release, and a run that went on in its folder
-    with pytest.raises(ValueError, match=r"got both, .* names model\.ckpt-1000: give the path"):
+    with raises(ValueError, "names model.ckpt-1000"):
         kbert.load(folder)
     index = folder / "bert_model.ckpt.index"
     assert_array_equal(pooler_of(index), bias + 2)
@@ -163,7 +167,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["RMSProp", *(full(n) for n in OPTIMIZERS if n != "RMSProp")])
 def test_slots_of_tensorflows_optimizers_are_left_out(arrays, tmp_path, name):
     """The checkpoint that tf.train.Saver writes of every variable while the optimizer trains."""
     folder = write_release(tmp_path / "run", arrays)
@@ -187,9 +191,9 @@ def test_slots_of_tensorflows_optimizers_are_left_out(arrays, tmp_path, name):
 @pytest.mark.parametrize(
     "slots",
     [
-        ["/lamb_m", "/lamb_v"],  # of NVIDIA's BERT
-        ["/LAMB", "/LAMB_1"],  # of TensorFlow Addons
-        ["/Adafactor", "/Adafactor_1"],  # of Tensor2Tensor
+        full(["/lamb_m", "/lamb_v"]),  # of NVIDIA's BERT
+        full(["/LAMB", "/LAMB_1"]),  # of TensorFlow Addons
+        full(["/Adafactor", "/Adafactor_1"]),  # of Tensor2Tensor
         ["_slot_vr", "_slot_vc", "_slot_m"],  # of Mesh TensorFlow
     ],
 )
@@ -228,7 +232,7 @@ def test_a_zips_members_cannot_leave_their_folder(release, tmp_path, name):
     member.external_attr = 0o120777 << 16 if name == "link" else 0
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(member, "/etc/passwd")
-    load_error(path, "must stay within their folder, got")
+    load_error(path, path.name)
 
 
 WORDS = [f"{a}{b}{c}" for a in "abcdefghij" for b in "klmnopqrst" for c in "uvwxyzaeio"]
@@ -270,49 +274,50 @@ DATA, INDEX = "bert_model.ckpt.data-00000-of-00001", "bert_model.ckpt.index"
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("name", "change", "named"),
     [
-        (DATA, lambda old: old[: len(old) // 2], "must be a whole TensorFlow checkpoint"),
-        (DATA, lambda old: b"", "must be a whole TensorFlow checkpoint"),
-        (DATA, lambda old: bytes(len(old)), "Checksum does not match"),
-        (DATA, None, "no bert_model.ckpt.data-00000-of-00001"),
-        (INDEX, lambda old: old[: len(old) // 2], "must be a whole TensorFlow checkpoint"),
-        (INDEX, lambda old: b"", "must be a whole TensorFlow checkpoint"),
-        (INDEX, None, "no bert_model.ckpt.index or pytorch_model.bin beside bert_config.json"),
-        ("bert_config.json", None, "no bert_config.json beside the checkpoint"),
-        ("bert_config.json", lambda old: b"{", "must be JSON"),
+        (DATA, lambda old: old[: len(old) // 2], "TensorFlow checkpoint"),
+        (DATA, lambda old: b"", "TensorFlow checkpoint"),
+        (DATA, lambda old: bytes(len(old)), "bert_model.ckpt"),
+        (DATA, None, DATA),
+        (INDEX, lambda old: old[: len(old) // 2], "TensorFlow checkpoint"),
+        (INDEX, lambda old: b"", "TensorFlow checkpoint"),
+        (INDEX, None, INDEX),
+        ("bert_config.json", None, "bert_config.json"),
+        ("bert_config.json", lambda old: b"{", "JSON"),
     ],
 )
-def test_a_damaged_release_is_one_line(release, tmp_path, name, change, message):
+def test_a_damaged_release_is_one_line(release, tmp_path, name, change, named):
     folder = tmp_path / "uncased"
     shutil.copytree(release, folder)
     old = (folder / name).read_bytes()
     (folder / name).unlink()
     if change:
         (folder / name).write_bytes(change(old))
-    assert "uncased" in load_error(folder, re.escape(message))
+    assert "uncased" in load_error(folder, named)
 
 
 def test_another_models_checkpoint_is_named(tmp_path):
     folder = write_release(tmp_path / "in", {"electra/embeddings/word_embeddings": np.eye(3)})
-    load_error(folder, "got electra/embeddings/word_embeddings")
+    load_error(folder, "electra/embeddings/word_embeddings")
     tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(folder / "bert_model.ckpt"))
-    load_error(folder, "got those of an object-based checkpoint")
+    load_error(folder, "object-based")
 
 
-def test_google_format_refuses_or_warns_of_losses(small, tmp_path, caplog):
+def test_google_format_refuses_or_warns_of_losses(small, tmp_path):
     tokens = kbert.Bert(small, "tokens", kbert.build_token_classifier(small))
-    with pytest.raises(ValueError, match=r"the head tokens: .* TokenClassifier/kernel"):
+    with raises(ValueError, "head tokens", "TokenClassifier/kernel"):
         kbert.save(tokens, tmp_path / "tokens", format="google")
     config = small.replace(hidden_act="gelu_new", layer_norm_eps=1e-5)
     bert = kbert.Bert(config, "classifier", kbert.build_classifier(config), labels=("a", "b"))
-    with pytest.raises(ValueError, match=r"leave \.zip out"):
+    with raises(ValueError, ".zip"):
         kbert.save(bert, tmp_path / "bert.zip", format="google")
     assert list(tmp_path.iterdir()) == []
-    kbert.save(bert, tmp_path / "out", format="google")
-    assert "format google cannot store: the labels' names: a, b" in caplog.text
-    unknown = "hidden_act='gelu_new', layer_norm_eps=1e-05"
-    assert f"do not know {unknown} (they call this form" in caplog.text
+    with (
+        logged("format google", "labels", "a, b"),
+        logged("hidden_act='gelu_new'", "layer_norm_eps=1e-05"),
+    ):
+        kbert.save(bert, tmp_path / "out", format="google")
     assert kbert.load(tmp_path / "out").config == config
 
 

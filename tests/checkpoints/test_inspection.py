@@ -77,15 +77,14 @@ def test_inspect_gives_published_totals_and_reads_no_tensor(tmp_path, name, dtyp
     size = write_without_numbers(tmp_path / WEIGHTS, shapes, dtype)
     (tmp_path / "config.json").write_text(kbert.get_config(model).to_json())
     assert (tmp_path / WEIGHTS).stat().st_blocks * 512 < size / 100
-    read = "kbert.checkpoints.transformers.weight_files._map_tensor"
-    monkeypatch.setattr(read, lambda *_: pytest.fail("a tensor was read"))
+    monkeypatch.setattr("numpy.memmap", lambda *_: pytest.fail("a tensor was read"))
     found = kbert.inspect(tmp_path)
     assert found.problems == ()
     published = [total for total in published_totals() if total.config == found.config]
     (total,) = {one.params_encoder_and_pooler for one in published}
     assert found.params == total
     assert found.bytes == total * BYTES[dtype]
-    with pytest.raises(pytest.fail.Exception, match="was read"):
+    with pytest.raises(pytest.fail.Exception):
         kbert.load(tmp_path)  # which does read
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as command
 from helpers.damaged_checkpoints import load_error
+from helpers.errors import collected_logs
 from helpers.marks import full
 from helpers.page_blocks import blocks
 from helpers.peer_keras_bert import SIZES
@@ -111,13 +112,14 @@ def test_keras_bert_files_give_its_numbers(peer, name):
 
 
 @pytest.mark.parametrize("name", [full("encoder"), "several"])
-def test_keras_bert_encoders_give_its_features(peer, name, caplog):
-    bert = kbert.load(peer / f"{name}.h5")
+def test_keras_bert_encoders_give_its_features(peer, name):
+    with collected_logs() as messages:
+        bert = kbert.load(peer / f"{name}.h5")
     assert bert.head == "encoder"
     assert bert.report.initialized == ("NSP-Dense/kernel", "NSP-Dense/bias")
     (expected,) = theirs(peer, name)
     if name == "several":  # the last blocks, joined
-        assert "its output joins several blocks" in caplog.text
+        assert any(f"{name}.h5" in text and "blocks" in text for text in messages)
         states = kbert.build_hidden_states(bert.model, layers=[-2, -1])
         ids = arrays_of(peer / "ids.npz")
         found = list(kbert.predict(states, ids["token_ids"], ids["segment_ids"]).values())
@@ -175,7 +177,7 @@ def test_optimizer_weights_are_left_out(peer):
 
 @pytest.mark.parametrize("name", ["fine_tuned", full("nested")])
 def test_a_users_own_head_is_named_and_can_be_left_out(peer, name):
-    said = load_error(peer / f"{name}.h5", "2 problems: unexpected: Mine/")
+    said = load_error(peer / f"{name}.h5", "2 problems", "unexpected: Mine/")
     assert "unexpected: Mine/kernel" in said
     bert = kbert.load(peer / f"{name}.h5", ignore=["Mine/kernel", "Mine/bias"])
     assert bert.head == "encoder"
@@ -214,43 +216,43 @@ def with_config(pattern, replacement):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "things"),
     [
-        (with_config('"class_name"', "'class_name'"), "model_config must be JSON, got"),
-        (with_config('"activation": "gelu"', '"activation": "prelu"'), "hidden_act must be one of"),
-        (with_config('"history_only": false', '"history_only": true'), "got history_only"),
-        (with_config('"head_num"', '"num_heads"'), "must be keras_bert's, got one of another"),
-        (with_config('"units"', '"Units"'), "FeedForward.units must be a value, got nothing"),
-        (with_config('"head_num": 3', '"head_num": 5'), "hidden_size must be a multiple"),
-        (lambda file: file["model_weights"].attrs.pop("layer_names"), "got another HDF5 file"),
-        (lambda file: file["model_weights"].move("MLM-Sim", "MLM-Sim-Adapter"), "use_adapter"),
-        (lambda file: file["model_weights/NSP/NSP"].pop("bias:0"), "1 problem: missing: NSP/bias"),
+        (with_config('"class_name"', "'class_name'"), ("model_config", "JSON")),
+        (with_config('"activation": "gelu"', '"activation": "prelu"'), ("hidden_act", "prelu")),
+        (with_config('"history_only": false', '"history_only": true'), ("history_only",)),
+        (with_config('"head_num"', '"num_heads"'), ("keras_bert",)),
+        (with_config('"units"', '"Units"'), ("FeedForward.units",)),
+        (with_config('"head_num": 3', '"head_num": 5'), ("hidden_size",)),
+        (lambda file: file["model_weights"].attrs.pop("layer_names"), ("HDF5",)),
+        (lambda file: file["model_weights"].move("MLM-Sim", "MLM-Sim-Adapter"), ("use_adapter",)),
+        (lambda file: file["model_weights/NSP/NSP"].pop("bias:0"), ("missing: NSP/bias",)),
         (
             lambda file: file["model_weights"].create_dataset(
                 "x/y:0", (3,), "f4", external=[("/etc/passwd", 0, 12)]
             ),
-            "must hold its own numbers, got x/y:0 in another file",
+            ("x/y:0",),
         ),
     ],
 )
-def test_damaged_file_is_one_line(peer, tmp_path, change, message):
-    load_error(damaged(peer, tmp_path, change), message)
+def test_damaged_file_is_one_line(peer, tmp_path, change, things):
+    load_error(damaged(peer, tmp_path, change), *things)
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "things"),
     [
-        ("weights", r"without num_attention_heads and hidden_act .* num_hidden_layers=2"),
-        ("task", r"got one with task embeddings \(use_task_embed=True\)"),
-        ("tanh", "must be BERT's attention, got the activation 'tanh'"),
-        ("other", "with a layer Embedding-Token, got a Keras model with alone"),
+        ("weights", ("num_attention_heads", "hidden_act", "num_hidden_layers=2")),
+        ("task", ("use_task_embed=True",)),
+        ("tanh", ("'tanh'",)),
+        ("other", ("Embedding-Token", "alone")),
     ],
 )
-def test_unsupported_keras_bert_models_are_named(peer, name, message):
-    load_error(peer / f"{name}.h5", message)
+def test_unsupported_keras_bert_models_are_named(peer, name, things):
+    load_error(peer / f"{name}.h5", f"{name}.h5", *things)
 
 
 def test_a_file_of_keras_3_is_named(small, tmp_path):
     model = kbert.build_encoder(small)
     model.save_weights(tmp_path / "bert.weights.h5")
-    load_error(tmp_path / "bert.weights.h5", r"got a \.weights\.h5 of Keras 3 or KerasHub")
+    load_error(tmp_path / "bert.weights.h5", "bert.weights.h5", "Keras 3")

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from helpers.errors import raises
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 import kbert
@@ -48,5 +49,5 @@ def test_h5_file_of_another_graph_is_refused(berts, tmp_path):
     encoder = berts["encoder"].model
     output = keras.layers.Dense(3, name="Mine")(encoder.outputs[1])
     keras.Model(encoder.inputs, output).save(tmp_path / "m.h5")
-    with pytest.raises(ValueError, match=r"graph that kbert builds.*Mine \(Dense\) added"):
+    with raises(ValueError, "Mine (Dense) added"):
         kbert.load(tmp_path / "m.h5")

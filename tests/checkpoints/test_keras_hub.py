@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from helpers.errors import logged
 from helpers.marks import full, nightly
 from helpers.peer_outputs import compute, run_peer
 from numpy.testing import assert_allclose, assert_array_equal
@@ -102,14 +103,12 @@ def test_an_embedder_brings_its_sentence_vector(out):
     assert_allclose(found, expected(out, "embedder")[0], atol=1e-5)
 
 
-def test_mlm_head_differs_in_activation_and_epsilon_alone(out, caplog):
+def test_mlm_head_differs_in_activation_and_epsilon_alone(out):
     from kbert.ops.activations import gelu
 
-    with caplog.at_level("WARNING", logger="kbert"):
+    with logged("MLM head", "erf GELU", "1e-5"):
         bert = kbert.load(out / "masked_lm")
     assert bert.report.initialized == ("NSP/kernel", "NSP/bias")
-    (line,) = (r.getMessage() for r in caplog.records if "MLM head" in r.getMessage())
-    assert "erf GELU with an epsilon of 1e-5" in line
     (theirs,) = expected(out, "masked_lm")
     real = inputs(out)[2] == 1
     difference = np.abs(outputs_of(bert, out)[0] - theirs)[real].max()

@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import logging
 
 import h5py
 import numpy as np
 import pytest
 from helpers.damaged_checkpoints import load_error
+from helpers.errors import check_named, collected_logs, logged, raises
 from helpers.small_berts import small_bert
 
 import kbert
@@ -59,12 +59,12 @@ def error_of(folder) -> str:
 
 QUANTIZED = {"class_name": "DTypePolicyMap", "config": {}}
 CONFIGS = [  # config.json, or changes of the sizes in it; what the line must say
-    ([1], "must be a JSON object, got list"),
-    ({}, "class_name must be a text, got nothing"),
-    ({"class_name": "RobertaBackbone", "config": {}}, "BertBackbone, got RobertaBackbone"),
-    ({"class_name": "BertBackbone"}, "config must be a JSON object, got nothing"),
-    ({"num_layers": None}, "must say num_layers"),
-    ({"num_layers": 1, "num_heads": 5}, "hidden_size must be a multiple of num_attention_heads"),
+    ([1], "list"),
+    ({}, "class_name"),
+    ({"class_name": "RobertaBackbone", "config": {}}, "RobertaBackbone"),
+    ({"class_name": "BertBackbone"}, "nothing"),
+    ({"num_layers": None}, "num_layers"),
+    ({"num_layers": 1, "num_heads": 5}, "hidden_size"),
     ({"dtype": QUANTIZED}, "DTypePolicyMap: quantized"),
 ]
 
@@ -89,7 +89,7 @@ def test_numbers_that_are_cut_off(preset):
     content = bytearray((preset / WEIGHTS).read_bytes())
     content[place] ^= 255
     (preset / WEIGHTS).write_bytes(content)
-    assert "must be a whole HDF5 file" in error_of(preset)
+    assert "HDF5" in error_of(preset)
 
 
 def test_tensors_that_are_missing_or_too_many(preset):
@@ -105,30 +105,30 @@ def test_shards_that_are_missing_or_elsewhere(preset):
     (preset / WEIGHTS).rename(preset / "model_00000.weights.h5")
     index = preset / "model.weights.json"
     index.write_text('{"weight_map": {"/layers/dense/vars": ["model_00001.weights.h5"]}}')
-    assert "names a shard not there" in error_of(preset)
+    assert "shard" in error_of(preset)
     for name in ("../model.weights.h5", "", "..", "/etc/passwd", 3):
         index.write_text(json.dumps({"weight_map": {"/layers/dense/vars": name}}))
         assert "shard" in error_of(preset)
     index.write_text('{"metadata": {}}')
-    assert "weight_map must be file names by group" in error_of(preset)
+    assert "weight_map" in error_of(preset)
 
 
-def test_a_task_that_kbert_does_not_know_is_named(preset, caplog):
+def test_a_task_that_kbert_does_not_know_is_named(preset):
     edit(preset / TASK, lambda values: values.update(class_name="BertNerTagger"))
-    assert kbert.load(preset).head == "encoder"
-    assert "BertNerTagger" in caplog.text and "the encoder is loaded" in caplog.text
+    with logged("BertNerTagger", "encoder"):
+        assert kbert.load(preset).head == "encoder"
 
 
-def test_an_activation_of_the_classifier_is_said(preset, caplog):
+def test_an_activation_of_the_classifier_is_said(preset):
     edit(preset / TASK, lambda values: values["config"].update(activation="softmax"))
-    assert kbert.load(preset).model.output_shape == (None, 5)
-    assert "kbert's outputs are logits" in caplog.text
+    with logged("activation", "logits"):
+        assert kbert.load(preset).model.output_shape == (None, 5)
 
 
-def test_a_tokenizer_that_is_not_berts_is_left_out(preset, caplog):
+def test_a_tokenizer_that_is_not_berts_is_left_out(preset):
     edit_tokenizer(preset, split=False)
-    assert kbert.load(preset).tokenizer is None
-    assert "split=False" in caplog.text
+    with logged("split=False"):
+        assert kbert.load(preset).tokenizer is None
 
 
 def test_the_casing_is_the_tokenizers(preset):
@@ -136,46 +136,45 @@ def test_the_casing_is_the_tokenizers(preset):
     edit_tokenizer(preset, lowercase=False)
     assert kbert.load(preset).tokenizer.lowercase is False
     (preset / TOKENIZER).unlink()
-    with pytest.raises(ValueError, match="lowercase"):
+    with raises(ValueError, "lowercase"):
         kbert.load(preset)
     assert kbert.load(preset, tokenizer=False).tokenizer is None
 
 
 @pytest.mark.parametrize("head", ["tokens", "qa"])
 def test_heads_that_keras_hub_lacks_are_refused(small, tmp_path, head):
-    with pytest.raises(ValueError, match=f"classifier, got {head}: save it with"):
+    with raises(ValueError, "classifier", f"got {head}"):
         kbert.save(small_preset(small, head), tmp_path / "new", format="keras_hub")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unsupported_configurations_are_refused(small, tmp_path):
     names = SPECIAL_TOKENS | {"pad": "<pad>"}
-    cases = {
-        "hidden_act gelu_new.*got relu": small_preset(small, hidden_act="relu"),
-        "special tokens .*got <pad>": small_preset(small, names=names),
-    }
-    for words, bert in cases.items():
-        with pytest.raises(ValueError, match=words):
+    cases = (
+        (("hidden_act", "gelu_new", "relu"), small_preset(small, hidden_act="relu")),
+        (("special tokens", "<pad>"), small_preset(small, names=names)),
+    )
+    for things, bert in cases:
+        with raises(ValueError, *things):
             kbert.save(bert, tmp_path / "new", format="keras_hub")
-    with pytest.raises(ValueError, match="written as a folder"):
+    with raises(ValueError, "new.zip"):
         kbert.save(small_preset(small), tmp_path / "new.zip", format="keras_hub")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_save_warns_once_of_differences_and_of_losses(small, tmp_path, caplog):
+def test_save_warns_once_of_differences_and_of_losses(small, tmp_path):
     changes = {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "attention_probs_dropout_prob": 0.2}
     bert = small_preset(small, "pretraining", **changes)
-    with caplog.at_level(logging.WARNING, logger="kbert"):
+    with collected_logs() as messages:
         kbert.save(bert, tmp_path, format="keras_hub")
-    differs, lost = (record.getMessage() for record in caplog.records)
-    for part in ("tanh GELU, not hidden_act=gelu", "1e-12, not 1e-05", "in the MLM head"):
-        assert part in differs
-    assert lost.endswith("cannot store: NSP, attention_probs_dropout_prob=0.2")
+    differs, lost = messages
+    check_named(differs, "hidden_act=gelu", "1e-12", "1e-05", "MLM head")
+    check_named(lost, "NSP", "attention_probs_dropout_prob=0.2")
 
 
 def test_files_of_another_preset_are_not_left_beside(small, preset):
     before = (preset / CONFIG).read_bytes()
-    with pytest.raises(ValueError, match=r"got preprocessor.json, task.json, task.weights.h5"):
+    with raises(ValueError, "preprocessor.json", "task.json", "task.weights.h5"):
         kbert.save(small_preset(small), preset, format="keras_hub", overwrite=True)
     assert (preset / CONFIG).read_bytes() == before
     overwritten = small_preset(small, "classifier")

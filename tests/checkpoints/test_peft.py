@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.labelled_texts import read_texts, write_texts
 from helpers.marks import nightly
 from helpers.peer_outputs import run_peer
@@ -233,7 +234,7 @@ def test_trainable_params_of_a_family_are_pefts(family):
     ours = kbert.BertConfig(**sizes, model_type=family.lower())
     found = kbert.account(ours, head="classifier", lora_rank=8)
     assert found.trainable_params == count
-    with pytest.raises(ValueError, match="freeze must name parts that the graph has, got 'pooler'"):
+    with raises(ValueError, "freeze", "'pooler'"):
         kbert.account(ours, head="classifier", freeze="pooler")
 
 
@@ -246,7 +247,7 @@ def test_adapter_of_another_family_is_refused(folders, tmp_path, small):
     model = peft.get_peft_model(theirs(folders / name, name), config)
     model.save_pretrained(tmp_path / "adapter")
     kbert.save(small_bert(small, "encoder"), tmp_path / "bert")
-    with pytest.raises(ValueError, match="got another's: names of a DistilBERT for a BERT"):
+    with raises(ValueError, "DistilBERT", "BERT"):
         kbert.load(tmp_path / "bert", adapter=tmp_path / "adapter")
 
 

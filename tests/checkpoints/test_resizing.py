@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
@@ -72,7 +73,7 @@ def test_smaller_size_drops_the_last_tokens(config, bert):
     ids = IDS % 61
     before, after = (kbert.predict(b.model, ids)["MLM"] for b in (bert, fewer))
     assert_allclose(after, before[..., :61], atol=1e-6)
-    with pytest.raises(ValueError, match="size must hold the tokenizer's 99 tokens, got 61"):
+    with raises(ValueError, "size", 99, 61):
         kbert.resize_vocab(bert, 61)
 
 
@@ -97,17 +98,17 @@ def test_padding_stays_padding_under_its_new_id(bert):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "message"),
+    ("tokens", "things"),
     [
-        ([0, 1, 2, 3, 4, 99], r"tokens\[5\] must be an id of 0 … 98, got 99"),
-        ([0, 1, 2, 3, 4, 4], "each id once, got 4 again"),
-        ([1, 2, 3, 4], r"must have the padding token \(id 0\)"),
-        ([0, 1, 2, 3], r"\[MASK\] missing"),
-        (["[PAD]", "nothing"], "'nothing'"),
+        ([0, 1, 2, 3, 4, 99], ("tokens[5]", "0 … 98", "got 99")),
+        ([0, 1, 2, 3, 4, 4], ("got 4",)),
+        ([1, 2, 3, 4], ("padding token", "id 0")),
+        ([0, 1, 2, 3], ("[MASK]",)),
+        (["[PAD]", "nothing"], ("'nothing'",)),
     ],
 )
-def test_tokens_that_cannot_stay_are_named(bert, tokens, message):
-    with pytest.raises(ValueError, match=message):
+def test_tokens_that_cannot_stay_are_named(bert, tokens, things):
+    with raises(ValueError, *things):
         kbert.keep_tokens(bert, tokens)
 
 
@@ -126,9 +127,9 @@ def test_more_positions(bert):
 
 
 def test_impossible_sizes_are_one_line(bert):
-    with pytest.raises(ValueError, match="new_rows must be one of normal, mean, got 'zeros'"):
+    with raises(ValueError, "new_rows", "normal", "mean", "'zeros'"):
         kbert.resize_vocab(bert, 131, new_rows="zeros")
-    with pytest.raises(ValueError, match="got 'the', which is there"):
+    with raises(ValueError, "'the'"):
         kbert.resize_vocab(bert, tokens=["the"])
-    with pytest.raises(ValueError, match="positions must be a whole number of at least 1, got 0"):
+    with raises(ValueError, "positions", "got 0"):
         kbert.resize_positions(bert, 0)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tokenizers
 from helpers import page_blocks, texts
+from helpers.errors import raises
 from helpers.marks import nightly
 from helpers.sizes import ROOT
 from helpers.small_berts import TEXTS, small_bert
@@ -249,18 +250,18 @@ def test_unsupported_text_exports_are_one_line(berts, tmp_path):
         "mean", True, prompts={"red": "red "}, default_prompt_name="red", include_prompt=False
     )
     cases = [
-        (berts["qa"], "head pretraining, encoder, classifier, got qa: leave it out"),
-        (berts["tokens"], "got tokens: leave it out, and tokenize with the files in"),
-        (dataclasses.replace(berts["encoder"], tokenizer=None), "needs a tokenizer"),
-        (dataclasses.replace(berts["encoder"], tokenizer=quark), "'Quark' with normalized"),
-        (dataclasses.replace(berts["encoder"], sentence=left_out), "got include_prompt=False"),
-        (dataclasses.replace(berts["encoder"], sentence_problem="an LSTM"), "own pooling.*LSTM"),
+        (berts["qa"], ("pretraining", "encoder", "classifier", "got qa")),
+        (berts["tokens"], ("got tokens",)),
+        (dataclasses.replace(berts["encoder"], tokenizer=None), ("tokenizer",)),
+        (dataclasses.replace(berts["encoder"], tokenizer=quark), ("'Quark'", "normalized")),
+        (dataclasses.replace(berts["encoder"], sentence=left_out), ("include_prompt=False",)),
+        (dataclasses.replace(berts["encoder"], sentence_problem="an LSTM"), ("pooling", "an LSTM")),
     ]
-    for bert, said in cases:
-        with pytest.raises(ValueError, match=said) as raised:
+    for bert, things in cases:
+        with raises(ValueError, *things) as raised:
             kbert.save(bert, tmp_path / "out", format="saved_model", text=True)
         assert "\n" not in str(raised.value)
-    with pytest.raises(ValueError, match="an option of the format saved_model, got the format onn"):
+    with raises(ValueError, "format saved_model", "format onn"):
         kbert.save(berts["encoder"], tmp_path / "out.onnx", text=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -274,5 +275,5 @@ def test_a_tokenizer_of_another_kind_is_one_line(berts, tmp_path):
     rust.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     rust.save(str(tmp_path / "tokenizer.json"))
     bert = dataclasses.replace(berts["encoder"], tokenizer=Tokenizer.load(tmp_path))
-    with pytest.raises(ValueError, match=r"must have a WordPiece tokenizer, got one of BPE$"):
+    with raises(ValueError, "WordPiece", "BPE"):
         kbert.save(bert, tmp_path / "out", format="saved_model", text=True)

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from helpers.errors import raises
 
 import kbert
 
@@ -25,7 +26,7 @@ def bert(small):
 def test_model_of_another_configuration_is_not_saved(small, bert, tmp_path, change, said, form):
     other = dataclasses.replace(bert, config=small.replace(**change))
     path = tmp_path / ("bert.keras" if form == "keras" else "bert")
-    with pytest.raises(ValueError, match="must fit its configuration and head encoder") as e:
+    with raises(ValueError, "head encoder") as e:
         kbert.save(other, path, format=form)
     assert e.match(said)
     assert not list(tmp_path.iterdir())
@@ -35,11 +36,11 @@ def test_model_with_extra_layers_is_not_saved(small, tmp_path):
     import keras
 
     both = kbert.build_bert(small)
-    with pytest.raises(ValueError, match="MLM-Dense/kernel has no place"):
+    with raises(ValueError, "MLM-Dense/kernel"):
         kbert.save(kbert.Bert(small, "encoder", both), tmp_path / "bert")
     encoder = kbert.build_encoder(small)
     top = keras.layers.Dense(5, name="Mine")(encoder.outputs[1])
     model = keras.Model(encoder.inputs, [*encoder.outputs, top])
-    with pytest.raises(ValueError, match="got another: Mine/kernel has no place"):
+    with raises(ValueError, "Mine/kernel"):
         kbert.save(kbert.Bert(small, "encoder", model), tmp_path / "bert")
     assert not list(tmp_path.iterdir())

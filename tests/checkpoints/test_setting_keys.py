@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tokenizers
 from helpers.damaged_checkpoints import change_json, load_error
+from helpers.errors import raises
 from helpers.peer_outputs import run_peer
 from helpers.sizes import SIZES
 from safetensors.numpy import load_file, save_file
@@ -61,7 +62,7 @@ def test_each_key_has_one_row_and_a_reason():
 def test_a_key_that_changes_the_graph_is_refused(row):
     for value in row.allowed:
         assert BertConfig.from_dict(SIZES | {row.key: value}) == BertConfig(**SIZES)
-    with pytest.raises(ValueError, match=f"its config: {row.key} must be .*, got 'odd'"):
+    with raises(ValueError, row.key, "'odd'"):
         BertConfig.from_dict(SIZES | {row.key: "odd"}, source="its config")
 
 
@@ -121,7 +122,7 @@ def test_head_that_a_family_lacks_is_named_and_its_encoder_opens(tmp_path):
     tensors |= {"classifier.weight": np.ones((1, 24), "f4"), "classifier.bias": np.ones(1, "f4")}
     save_file(tensors, folder / WEIGHTS)
     change_json(folder / "config.json", architectures=["RobertaForMultipleChoice"])
-    load_error(folder, r"got a RobertaForMultipleChoice: .* head='encoder'")
+    load_error(folder, "RobertaForMultipleChoice", "head='encoder'")
     assert kbert.load(folder, head="encoder").report.initialized == ()
 
 
@@ -135,7 +136,7 @@ def test_untied_embeddings_open_without_an_mlm_head(encoder, tmp_path):
     tensors = load_file(tmp_path / "mlm" / WEIGHTS)
     tensors["cls.predictions.decoder.weight"] = np.ones((99, 24), "f4")
     save_file(tensors, tmp_path / "mlm" / WEIGHTS)
-    load_error(tmp_path / "mlm", r"decoder.weight must equal embeddings.word_embeddings")
+    load_error(tmp_path / "mlm", "decoder.weight", "embeddings.word_embeddings")
 
 
 TOKENS = [
@@ -297,7 +298,7 @@ def test_a_setting_that_kbert_cannot_follow_is_refused(folder, row):
         change_json(folder / row.file, **{first: inside})
         if value != "odd":
             kbert.Tokenizer.load(folder)
-    with pytest.raises(ValueError, match=rf"{row.file}: {row.key} must be .*, got 'odd'\. "):
+    with raises(ValueError, row.file, row.key, "'odd'"):
         kbert.Tokenizer.load(folder)
 
 
@@ -324,7 +325,7 @@ def test_an_obeyed_key_of_byte_level_bpe_gives_transformers_ids(tmp_path, theirs
 
 def test_tokenizer_class_of_config_json_is_the_fallback(folder):
     change_json(folder / "config.json", tokenizer_class="BertJapaneseTokenizer")
-    with pytest.raises(ValueError, match="must be BertTokenizer, got BertJapaneseTokenizer"):
+    with raises(ValueError, "BertTokenizer", "BertJapaneseTokenizer"):
         kbert.Tokenizer.load(folder)
     change_json(folder / "tokenizer_config.json", tokenizer_class="BertTokenizer")
     kbert.Tokenizer.load(folder)
@@ -349,7 +350,7 @@ def test_a_text_with_the_padding_token_is_refused(folder, theirs, small):
         lambda: kbert.attribute(bert, text, similar_to="the"),
         lambda: kbert.attribute(bert, "the", similar_to=text),
     ):
-        with pytest.raises(ValueError, match=r"must not hold '\[PAD\]', the padding .* 'the \[PAD"):
+        with raises(ValueError, "'[PAD]'", "'the [PAD"):
             call()
     assert tokenizer.encode_batch([text], max_length=3)[0].ids  # it is cut off
 
@@ -369,7 +370,7 @@ def test_padding_is_masked_by_the_tokenizers_pad_id(folder, small):
     alone = [kbert.embed(bert, [text], pooling="mean")[0] for text in texts]  # without padding
     np.testing.assert_allclose(kbert.embed(bert, texts, pooling="mean"), alone, atol=2e-5)
     other = dataclasses.replace(bert, config=small)
-    with pytest.raises(ValueError, match=r"embed needs a model with .* pad_token_id, 2, got 0"):
+    with raises(ValueError, "embed", "pad_token_id", 2, "got 0"):
         kbert.embed(other, texts)
 
 
@@ -386,5 +387,5 @@ def test_padding_is_masked_by_the_tokenizers_pad_id(folder, small):
 def test_a_size_of_other_models_must_be_berts(key, size):
     """ALBERT's and ELECTRA's narrower embedding; grouped heads; heads of another width."""
     assert BertConfig.from_dict(SIZES | {key: size}) == BertConfig(**SIZES)
-    with pytest.raises(ValueError, match=f"{key} must be {size}.* got {size + 1}"):
+    with raises(ValueError, key, size, f"got {size + 1}"):
         BertConfig.from_dict(SIZES | {key: size + 1})

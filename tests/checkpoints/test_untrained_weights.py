@@ -6,6 +6,7 @@ import random
 import keras
 import numpy as np
 import pytest
+from helpers.errors import collected_logs, logged, raises
 from helpers.labelled_texts import write_texts
 from helpers.marks import full
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
@@ -14,7 +15,7 @@ import kbert
 from kbert.checkpoints.untrained_weights import KEY
 
 QUIET = {"progress": False, "peak_flops": 1e9}
-UNTRAINED = "classify needs the weights of Classifier"
+UNTRAINED = ("classify", "Classifier")
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +36,17 @@ def trained_a_little(bert):
 
 
 @pytest.mark.parametrize("name", ["bert.keras", "folder"])
-def test_a_saved_model_is_as_untrained_as_before(fresh, tmp_path, caplog, name):
-    kbert.save(fresh, tmp_path / name)
-    assert f"{name}: the weights of Classifier are newly initialized" in caplog.text
+def test_a_saved_model_is_as_untrained_as_before(fresh, tmp_path, name):
+    with logged(name, "Classifier"):
+        kbert.save(fresh, tmp_path / name)
     again = kbert.load(tmp_path / name)
     assert again.report.initialized_layers == ("Classifier",)
-    with pytest.raises(ValueError, match=UNTRAINED):
+    with raises(ValueError, *UNTRAINED):
         kbert.classify(again, "cat dog")
     kbert.save(trained_a_little(again), tmp_path / f"trained_{name}")
-    caplog.clear()
-    after = kbert.load(tmp_path / f"trained_{name}")
-    assert kbert.classify(after, "cat dog") and not caplog.text
+    with collected_logs() as messages:
+        after = kbert.load(tmp_path / f"trained_{name}")
+        assert kbert.classify(after, "cat dog") and not messages
     other = kbert.load(tmp_path / name, head="encoder")  # the mark is of a layer that it lacks
     assert other.report.initialized == ()
 
@@ -63,7 +64,7 @@ def test_transformers_keeps_the_mark_until_it_trains_the_weights(fresh, tmp_path
         folder = tmp_path / str(dtype)
         model.save_pretrained(folder)
         fresh.tokenizer.save(folder)
-        with pytest.raises(ValueError, match=UNTRAINED):
+        with raises(ValueError, *UNTRAINED):
             kbert.classify(kbert.load(folder), "cat dog")
         with torch.no_grad():
             model.classifier.weight[1, 2] += 0.25
@@ -74,20 +75,19 @@ def test_transformers_keeps_the_mark_until_it_trains_the_weights(fresh, tmp_path
 @pytest.mark.parametrize(
     ("name", "options"), [("saved", {"format": "saved_model"}), full("bert.tflite", {})]
 )
-def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, caplog, name, options):
-    kbert.save(berts["pretraining"], tmp_path / "mlm", architecture="BertForMaskedLM")
-    assert not caplog.text.count("newly initialized")  # the folder has neither pooler nor NSP
+def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, name, options):
+    untrained = "NSP-Dense, NSP"
+    with collected_logs() as messages:
+        kbert.save(berts["pretraining"], tmp_path / "mlm", architecture="BertForMaskedLM")
+    assert untrained not in " ".join(messages)  # the folder has neither pooler nor NSP
     bert = kbert.load(tmp_path / "mlm")
-    says = "weights of NSP-Dense, NSP are newly initialized"
-    caplog.clear()
-    kbert.save(bert, tmp_path / name, **options)
-    assert f"{name}: the {says} and not trained, so these outputs mean nothing: NSP:" in caplog.text
-    caplog.clear()
-    kbert.save(bert, tmp_path / "google", format="google")
-    assert says in caplog.text
-    caplog.clear()
-    kbert.save(bert, tmp_path / "again")
-    assert "newly initialized" not in caplog.text
+    with logged(name, untrained, "NSP:"):
+        kbert.save(bert, tmp_path / name, **options)
+    with logged("google", untrained):
+        kbert.save(bert, tmp_path / "google", format="google")
+    with collected_logs() as messages:
+        kbert.save(bert, tmp_path / "again")
+    assert untrained not in " ".join(messages)
 
 
 @pytest.mark.parametrize(
@@ -108,5 +108,5 @@ def test_next_sentences_that_pretraining_left_out_stay_marked(tmp_path):
     shards, config = make_shards(tmp_path), kbert.BertConfig(**CONFIG)
     settings = SETTINGS | QUIET | {"steps": 1, "mlm_only": True}
     kbert.pretrain(shards, config, output=tmp_path / "run", **settings)
-    with pytest.raises(ValueError, match="next_sentence needs the weights of NSP-Dense, NSP"):
+    with raises(ValueError, "next_sentence", "NSP-Dense", "NSP"):
         kbert.next_sentence(kbert.load(tmp_path / "run"), "the cat", "sat")

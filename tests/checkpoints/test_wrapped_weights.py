@@ -92,22 +92,22 @@ def test_a_training_checkpoint_opens_beside_its_configuration(folder, plain, sta
     wrapped = collections.OrderedDict((f"model.{name}", one) for name, one in state.items())
     others = {"epoch": 3, "optimizer": optimizer.state_dict(), "loops": {"fit": [1]}}
     torch.save({key: wrapped} | others, folder / name)
-    load_error(folder, f"give the path of one file, .*{name}")
+    load_error(folder, name)
     check_same(kbert.load(folder / name), plain)
     (folder / "config.json").unlink()
-    load_error(folder / name, r"must have a config\.json in its folder, got none")
+    load_error(folder / name, "config.json")
     check_same(kbert.load(folder / name, config=CONFIG), plain)
 
 
 def test_two_models_in_a_file_are_refused_and_other_layers_named(folder, plain, state):
     two = {f"{who}.{name}": one for who in ("student", "teacher") for name, one in state.items()}
     torch.save(two, folder / "pytorch_model.bin")
-    load_error(folder, r"one model, got several: student.bert., teacher.bert.")
+    load_error(folder, "student.bert.", "teacher.bert.")
     torch.save({"state_dict": state, "model": state}, folder / "pytorch_model.bin")
-    load_error(folder, r"one model, got several: state_dict, model")
+    load_error(folder, "state_dict, model")
     own = {f"net.{name}": one for name, one in inner(state).items()}
     own["classifier.weight"] = torch.ones(5, 12)
     torch.save(own, folder / "last.ckpt")
-    load_error(folder / "last.ckpt", r"unexpected: classifier.weight \(outside of net\)")
+    load_error(folder / "last.ckpt", "unexpected: classifier.weight (outside of net)")
     bert = kbert.load(folder / "last.ckpt", ignore=["classifier.weight (outside of net)"])
     check_same(bert, plain)

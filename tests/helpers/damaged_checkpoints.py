@@ -8,6 +8,7 @@ from safetensors.numpy import load_file, save_file
 
 import kbert
 from helpers.command_line import kbert as command
+from helpers.errors import check_named, raises
 from helpers.texts import TOKENS
 
 WEIGHTS = "model.safetensors"
@@ -32,22 +33,20 @@ def refused(capsys, folder, *said, **options) -> str:
     with pytest.raises((ValueError, OSError, ImportError)) as raised:
         kbert.load(folder, **options)
     message = str(raised.value)
-    for part in said:
-        assert part in message
+    check_named(message, *said)
     if not options:
         done = command(capsys, "convert", folder, folder.parent / "out")
         assert (done.status, done.out) == (2, "")
         line = done.err.removesuffix("\n")
         assert line.startswith("kbert: ") and "\n" not in line and "Traceback" not in line
-        for part in said:
-            assert part in line
+        check_named(line, *said)
         assert not (folder.parent / "out").exists()
     return message
 
 
-def load_error(path, said: str, **options) -> str:
-    """What `load` says of a path: one line that matches a pattern."""
-    with pytest.raises((ValueError, OSError), match=said) as raised:
+def load_error(path, *things, **options) -> str:
+    """What `load` says of a path: one line that names each of the things."""
+    with raises((ValueError, OSError), *things) as raised:
         kbert.load(path, **options)
     assert "\n" not in str(raised.value)
     return str(raised.value)

@@ -92,7 +92,7 @@ def test_evil_patterns_take_little_time(key):
 def test_endless_comparing_is_refused():
     patterns = {"key": "(" * 40 + ".*" + ")*" * 40 + "!"}
     start = time.process_time()
-    with raises(ValueError, "key"):
+    with raises(ValueError, "too long"):
         find_keys(patterns, ["x" * 150] * 10_000)
     assert time.process_time() - start < 60
 

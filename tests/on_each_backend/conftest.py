@@ -1,9 +1,12 @@
 """Fixtures of the tests that run on TensorFlow, JAX and torch: weights and inputs from a peer."""
 
+import gc
+
 import keras
 import numpy as np
 import pytest
 from helpers.peer_outputs import run_peer
+from helpers.small_berts import small_berts
 
 # What the default round runs on JAX and on torch: outputs, losses, a training step. The full round
 # runs all files there, and the default round all of them on TensorFlow.
@@ -33,6 +36,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent.name == "on_each_backend" and item.path.name not in files:
             item.add_marker(pytest.mark.full)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_collections():
+    """Leave what is imported out of garbage collections, of which Keras asks for many."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +84,12 @@ def ids(peer):
     """The peer's inputs, as model calls take them: token ids and segment ids, int32 (13, 11)."""
     arrays = peer()
     return [arrays[name].astype("int32") for name in ("token_ids", "segment_ids")]
+
+
+@pytest.fixture(scope="session")
+def berts(small):
+    """A small `Bert` of each head, which no test changes."""
+    return small_berts(small)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
+from helpers.errors import raises
 from helpers.run_shards import CONFIG, SETTINGS, make_shards
 
 import kbert
@@ -103,13 +104,13 @@ def test_every_builder_takes_dtype(small, build_one):
 
 @pytest.mark.parametrize("dtype", ["float17", "int32", "int8_from_float32", "", 7, ["float32"]])
 def test_dtype_that_is_no_float_policy_is_refused(small, dtype):
-    with pytest.raises(ValueError, match=r"^dtype must be the name of a dtype policy") as caught:
+    with raises(ValueError, "dtype", repr(dtype)) as caught:
         kbert.build_encoder(small, dtype=dtype)
-    assert repr(dtype) in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_failed_build_leaves_the_keras_policy(small, monkeypatch):
-    monkeypatch.setattr("kbert.model.heads._pooler", lambda *_: 1 // 0)
+    monkeypatch.setattr(keras.layers.Dense, "__init__", lambda *_, **__: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         kbert.build_bert(small, dtype="mixed_bfloat16")
 
@@ -139,7 +140,7 @@ def test_run_in_another_precision_leaves_the_keras_policy(tmp_path, fails):
         return kbert.pretrain(shards, config, output=tmp_path / "run", **quiet, **options)
 
     if fails:
-        with pytest.raises(RuntimeError, match="on purpose"):
+        with raises(RuntimeError, "on purpose"):
             run()
     else:
         assert run().bert.model.spec.dtype == keras.config.dtype_policy().name

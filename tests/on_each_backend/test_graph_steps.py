@@ -23,8 +23,8 @@ HEADS = {
 }
 
 
-def engine_of(head, **options):
-    config = small_config(BLOCKS, 0.3, initializer_range=0.2)
+def engine_of(head, blocks=BLOCKS, **options):
+    config = small_config(blocks, 0.3, initializer_range=0.2)
     return build_engine(GraphSpec(config, head, seq_len=LENGTH, **HEADS[head]), **options)
 
 
@@ -86,7 +86,7 @@ def test_weights_are_freed_with_the_engine_and_gradients_registered_once(backend
     """TensorFlow keeps each traced custom gradient, and the graph that it is in, for good."""
     counts, given = [], batch("tokens")
     for _ in range(2):
-        engine = engine_of("tokens", gradient_checkpointing=True)
+        engine = engine_of("tokens", 1, gradient_checkpointing=True)
         engine.update(given, 0), engine.evaluate(given), engine.predict(given.inputs)
         weight = weakref.ref(engine.state.variables.weights[0])
         del engine

@@ -1,13 +1,12 @@
 """A pretrained encoder with a new head of N labels, trained by one's own fit."""
 
 import dataclasses
-import logging
 
 import keras
 import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
-from helpers.small_berts import small_berts
+from helpers.errors import collected_logs, logged, raises
 from numpy.testing import assert_array_equal
 
 import kbert
@@ -15,12 +14,7 @@ from kbert.checkpoints.untrained_weights import find_unchanged
 from kbert.heads import HEADS
 
 LABELS = ("neg", "so so", "pos", "very", "?")  # 5
-WITH_LABELS = " or ".join(f"head={name!r}" for name, head in HEADS.items() if head.has_labels)
-
-
-@pytest.fixture(scope="module")
-def berts(small):
-    return small_berts(small)
+WITH_LABELS = [f"head={name!r}" for name, head in HEADS.items() if head.has_labels]
 
 
 def saved(bert, path):
@@ -37,14 +31,12 @@ def of(model, name):
     ("head", "layer"), [("classifier", "Classifier"), ("tokens", "TokenClassifier")]
 )
 @pytest.mark.parametrize("source", ["encoder", "pretraining", "qa"])
-def test_new_head_has_given_labels_and_keeps_the_encoder(
-    berts, tmp_path, caplog, head, layer, source
-):
+def test_new_head_has_given_labels_and_keeps_the_encoder(berts, tmp_path, head, layer, source):
     folder = saved(berts[source], tmp_path / "bert")
-    bert = kbert.load(folder, head=head, num_labels=7)
+    with logged("classifier.weight", folder):
+        bert = kbert.load(folder, head=head, num_labels=7)
     assert (bert.head, bert.labels, bert.model.outputs[0].shape[-1]) == (head, None, 7)
     assert [weight.shape for weight in of(bert.model, layer)] == [(24, 7), (7,)]
-    assert "newly initialized" in caplog.text and "classifier.weight" in caplog.text
     named = kbert.load(folder, head=head, labels=list(LABELS))
     assert (named.labels, named.model.outputs[0].shape[-1]) == (LABELS, 5)
     name = "Encoder-2-FeedForward"
@@ -53,18 +45,19 @@ def test_new_head_has_given_labels_and_keeps_the_encoder(
 
 
 @full_on("jax", "torch")
-def test_head_is_kept_for_equal_labels_and_new_for_others(berts, tmp_path, caplog):
+def test_head_is_kept_for_equal_labels_and_new_for_others(berts, tmp_path):
     old = dataclasses.replace(berts["classifier"], labels=LABELS)
     folder = saved(old, tmp_path / "bert")
-    caplog.clear()
-    same = kbert.load(folder, num_labels=5)
-    named = kbert.load(folder, head="classifier", labels=("a", "b", "c", "d", "e"))
-    assert (same.labels, named.labels, caplog.text) == (LABELS, ("a", "b", "c", "d", "e"), "")
+    letters = ("a", "b", "c", "d", "e")
+    with collected_logs() as messages:
+        same = kbert.load(folder, num_labels=5)
+        named = kbert.load(folder, head="classifier", labels=letters)
+    assert (same.labels, named.labels, messages) == (LABELS, letters, [])
     for bert in (same, named):
         assert_array_equal(of(bert.model, "Classifier")[0], of(old.model, "Classifier")[0])
         assert bert.report.initialized == ()
-    other = kbert.load(folder, num_labels=3)
-    assert "has a head for 5 labels, but num_labels is 3: a new head is initialized" in caplog.text
+    with logged("5 labels", "num_labels is 3"):
+        other = kbert.load(folder, num_labels=3)
     assert other.labels is None and other.model.outputs[0].shape == (None, 3)
     assert set(other.report.initialized) == {"classifier.weight", "classifier.bias"}
     assert set(other.report.ignored) == {"classifier.weight", "classifier.bias"}
@@ -73,21 +66,21 @@ def test_head_is_kept_for_equal_labels_and_new_for_others(berts, tmp_path, caplo
 
 @nightly_on("jax", "torch")
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "things"),
     [
-        ({"num_labels": 5}, f"num_labels goes with {WITH_LABELS}, got 'qa'"),
-        ({"head": "encoder", "labels": ["a"]}, "labels go with head=.*got 'encoder'"),
-        ({"head": "tokens", "num_labels": 0}, "num_labels must be a whole number"),
-        ({"head": "tokens", "num_labels": True}, "num_labels must be a whole number"),
-        ({"head": "tokens", "labels": "pos"}, "labels must be a list of names, got 'pos'"),
-        ({"head": "tokens", "labels": []}, "labels must be a list of names"),
-        ({"head": "tokens", "labels": ["a", 3]}, "labels must be a list of names"),
-        ({"head": "tokens", "labels": ["a", "a"]}, "each name once, got 'a' again"),
-        ({"head": "tokens", "labels": ["a"], "num_labels": 2}, "num_labels=2 names, got 1"),
+        ({"num_labels": 5}, ("num_labels", *WITH_LABELS, "'qa'")),
+        ({"head": "encoder", "labels": ["a"]}, ("labels", *WITH_LABELS, "'encoder'")),
+        ({"head": "tokens", "num_labels": 0}, ("num_labels", "0")),
+        ({"head": "tokens", "num_labels": True}, ("num_labels", "True")),
+        ({"head": "tokens", "labels": "pos"}, ("labels", "'pos'")),
+        ({"head": "tokens", "labels": []}, ("labels", "[]")),
+        ({"head": "tokens", "labels": ["a", 3]}, ("labels", "3")),
+        ({"head": "tokens", "labels": ["a", "a"]}, ("labels", "'a'")),
+        ({"head": "tokens", "labels": ["a"], "num_labels": 2}, ("num_labels=2", "1")),
     ],
 )
-def test_impossible_heads_are_refused_in_one_line(berts, tmp_path, options, says):
-    with pytest.raises(ValueError, match=says) as raised:
+def test_impossible_heads_are_refused_in_one_line(berts, tmp_path, options, things):
+    with raises(ValueError, *things) as raised:
         kbert.load(saved(berts["qa"], tmp_path / "bert"), **options)
     assert "\n" not in str(raised.value)
 
@@ -95,7 +88,7 @@ def test_impossible_heads_are_refused_in_one_line(berts, tmp_path, options, says
 @nightly_on("jax", "torch")
 def test_labels_in_another_order_are_refused(berts, tmp_path):
     folder = saved(dataclasses.replace(berts["tokens"], labels=LABELS), tmp_path / "bert")
-    with pytest.raises(ValueError, match="in the order of the checkpoint's outputs, neg, so so"):
+    with raises(ValueError, "labels", ", ".join(LABELS)):
         kbert.load(folder, labels=LABELS[::-1])
 
 
@@ -121,9 +114,7 @@ def test_head_trained_by_fit_counts_as_trained(berts, tmp_path):
     )
     fit(bert, 0.0)
     for use in uses:
-        with pytest.raises(
-            ValueError, match="weights of Classifier, but they are not in the checkpoint"
-        ):
+        with raises(ValueError, "Classifier"):
             use()
     before = bert.model.get_weights()
     fit(bert)
@@ -136,19 +127,18 @@ def test_head_trained_by_fit_counts_as_trained(berts, tmp_path):
     )
     assert set(uses[1]()) >= {"loss", "accuracy"}
     bert.model.set_weights(before)
-    with pytest.raises(ValueError, match="random"):
+    with raises(ValueError, "Classifier"):
         uses[0]()
     bert.model.set_weights([value + 0.25 for value in before])
     assert uses[0]()
 
 
 @full_on("jax", "torch")
-def test_copy_with_another_vocabulary_stays_untrained(berts, tmp_path, caplog):
-    caplog.set_level(logging.ERROR)
+def test_copy_with_another_vocabulary_stays_untrained(berts, tmp_path):
     bert = kbert.load(saved(berts["encoder"], tmp_path / "bert"), head="pretraining")
     assert set(bert.report.first_values) == {"MLM-Dense", "MLM-Norm", "MLM-Sim", "NSP"}
     larger = kbert.resize_vocab(bert, 101)
     known = {layer: [digest] for layer, digest in larger.report.first_values.items()}
     assert find_unchanged(larger.model, known) == list(known)
-    with pytest.raises(ValueError, match="weights of MLM-Dense, MLM-Norm, MLM-Sim"):
+    with raises(ValueError, "MLM-Dense", "MLM-Norm", "MLM-Sim"):
         kbert.fill_mask(larger, "cat [MASK]")

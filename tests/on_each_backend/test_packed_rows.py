@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
 from helpers.engines import build_engine, largest_difference, small_config
+from helpers.errors import raises
 from helpers.marks import full
 from helpers.sizes import SIZES
 
@@ -118,10 +119,10 @@ def test_packed_outputs_equal_unpacked_and_texts_are_separate(head):
 
 def test_packing_refuses_other_models_and_devices():
     config = kbert.BertConfig(**SIZES)
-    with pytest.raises(ValueError, match="packed must be for the head classifier or tokens, got"):
+    with raises(ValueError, "packed", "classifier", "tokens", "'qa'"):
         GraphSpec(config, "qa", packed=True)
     backend = backends.start()
     backend.replicas = 2
     model = build(GraphSpec(config, "classifier", packed=True))
-    with pytest.raises(ValueError, match="packing must have one device, got 2: give devices=1"):
+    with raises(ValueError, "packing", 2, "devices=1"):
         Engine(backend, model, Optimizer(total_steps=9))

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.backends import full_on, nightly_on
+from helpers.errors import raises
 from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 import kbert
@@ -123,7 +124,7 @@ def test_resume_in_the_same_process_is_bit_equal(start, whole, noting, tmp_path)
 
                 signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Stopped, match=r"stopped after step 5 of 9 and saved. To resume: kbert"):
+    with raises(Stopped, "step 5 of 9", "kbert", tmp_path / "stopped"):
         start("stopped", [Asks()])
     again = kbert.resume(tmp_path / "stopped", progress=False, peak_flops=1e9)
     whole = whole[0]
@@ -157,9 +158,9 @@ def test_non_finite_output_stops_the_run_and_is_named(start, noting, tmp_path):
 @nightly_on("jax", "torch")
 def test_harmful_callbacks_are_refused_with_an_alternative(start):
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 1.0)
-    with pytest.raises(ValueError, match="LearningRateScheduler cannot be used here: the schedule"):
+    with raises(ValueError, "LearningRateScheduler", "schedule"):
         start("run", [schedule])
-    with pytest.raises(ValueError, match="must be Keras callbacks, got 3"):
+    with raises(ValueError, "callbacks", 3):
         refuse_harmful([3])
 
 

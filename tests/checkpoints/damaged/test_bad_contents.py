@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.damaged_checkpoints import BIAS, VOCABULARY, change_json, change_tensors, put, refused
+from helpers.errors import collected_logs, logged, raises
 
 import kbert
 
@@ -19,7 +20,7 @@ import kbert
         (lambda tensors: tensors.clear(), "53 problems"),
         (
             put("cls.predictions.decoder.weight", np.zeros((99, 24), "f4")),
-            "must equal embeddings.word_embeddings.weight, to which BERT ties it",
+            "embeddings.word_embeddings.weight",
         ),
     ],
 )
@@ -45,9 +46,9 @@ def test_every_problem_is_in_one_line(capsys, folder):
         "unexpected: encoder.layer.3.extra",
         "shape of pooler.dense.bias: expected (24,), found (23,)",
         "dtype of cls.predictions.bias",
-        "the vocabulary must have at most 98 tokens, as many as the embedding has rows, got 99",
+        "at most 98 tokens",
     )
-    assert f"{folder} does not fit the model of its configuration, 8 problems: " in message
+    assert message.startswith(str(folder)) and "8 problems" in message
 
 
 @pytest.mark.parametrize(
@@ -102,48 +103,48 @@ def test_every_key_that_transformers_writes_is_known(folder, small):
     assert kbert.load(folder).config == small
 
 
-def test_non_finite_weights_are_warned_of_once(folder, caplog):
+def test_non_finite_weights_are_warned_of_once(folder):
     def change(tensors):
         tensors[BIAS][3] = np.nan
         tensors["cls.predictions.bias"][7] = -np.inf
         tensors["cls.seq_relationship.bias"] = np.full(2, 1e300)  # float64, beyond float32
 
     change_tensors(folder, change)
-    with caplog.at_level("WARNING", logger="kbert"):
+    with collected_logs() as messages:
         bert = kbert.load(folder)
     names = ("cls.predictions.bias", "cls.seq_relationship.bias", "pooler.dense.bias")
     assert tuple(sorted(bert.report.not_finite)) == names
-    (record,) = caplog.records
-    assert all(name in record.getMessage() for name in names)
+    (message,) = messages
+    assert all(name in message for name in names)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "things"),
     [
-        ({"head": "nonsense"}, "head must be one of pretraining, encoder"),
-        ({"format": "nonsense"}, "format must be one of transformers"),
-        ({"format": ["google"]}, "format must be one of transformers"),
-        ({"config": "base"}, "config must be a BertConfig, got 'base'"),
-        ({"seq_len": 18}, "at most max_position_embeddings = 17, got 18"),
-        ({"ignore": "bert.more"}, "ignore must be a list of tensors' names, got 'bert.more'"),
-        ({"allow_missing": 3}, "allow_missing must be a list"),
-        ({"ignore": ["pooler.dense.bais"]}, "did you mean pooler.dense.bias?"),
-        ({"allow_missing": ["x", "y"]}, "of the checkpoint or the model, got 'x', 'y'"),
+        ({"head": "nonsense"}, ("head", "pretraining", "encoder")),
+        ({"format": "nonsense"}, ("format", "transformers")),
+        ({"format": ["google"]}, ("format", "transformers")),
+        ({"config": "base"}, ("config", "BertConfig", "'base'")),
+        ({"seq_len": 18}, ("max_position_embeddings = 17", "18")),
+        ({"ignore": "bert.more"}, ("ignore", "'bert.more'")),
+        ({"allow_missing": 3}, ("allow_missing", "3")),
+        ({"ignore": ["pooler.dense.bais"]}, ("pooler.dense.bais", "pooler.dense.bias")),
+        ({"allow_missing": ["x", "y"]}, ("'x', 'y'",)),
     ],
 )
-def test_invalid_argument_of_load_is_named(capsys, good, options, said):
-    refused(capsys, good, said, **options)
+def test_invalid_argument_of_load_is_named(capsys, good, options, things):
+    refused(capsys, good, *things, **options)
 
 
-def test_a_vocabulary_of_another_length(capsys, folder, caplog):
+def test_a_vocabulary_of_another_length(capsys, folder):
     """A longer one is refused, a shorter one is a warning."""
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join([*VOCABULARY, "x"]), encoding="utf-8")
-    refused(capsys, folder, "at most 99 tokens, as many as the embedding has rows, got 100")
+    refused(capsys, folder, "at most 99 tokens", "100")
     assert kbert.load(folder, tokenizer=False).tokenizer is None
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY[:90]), encoding="utf-8")
-    assert kbert.load(folder).tokenizer.vocab_size == 90
-    assert "has 90 tokens, the embedding 99 rows" in caplog.text
+    with logged("90 tokens", "99 rows"):
+        assert kbert.load(folder).tokenizer.vocab_size == 90
 
 
 @pytest.mark.parametrize("prefix", ["", "bert."])
@@ -159,8 +160,8 @@ def test_allow_missing_and_ignore_take_both_names(folder, prefix):
     bert = kbert.load(folder, **lists)
     assert bert.report.initialized == ("pooler.dense.bias",)
     assert bert.report.ignored == ("more",)
-    for left_out in lists:
-        with pytest.raises(ValueError, match="1 problem"):
+    for left_out, named in (("allow_missing", "pooler.dense.bias"), ("ignore", "more")):
+        with raises(ValueError, named):
             kbert.load(folder, **{key: value for key, value in lists.items() if key != left_out})
 
 
@@ -175,12 +176,12 @@ def test_allow_missing_and_ignore_take_both_names(folder, prefix):
         (["a", "b", "c"], None),
     ],
 )
-def test_labels_are_those_of_every_output_or_none(small, tmp_path, caplog, names, labels):
+def test_labels_are_those_of_every_output_or_none(small, tmp_path, names, labels):
     config = small.replace(num_hidden_layers=1)
     model = kbert.build_classifier(config, num_labels=3)
     kbert.save(kbert.Bert(config, "classifier", model), tmp_path / "bert")
     change_json(tmp_path / "bert" / "config.json", id2label=names)
-    assert kbert.load(tmp_path / "bert").labels == labels
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == (labels is None)
-    assert all("id2label must name the classifier's 3 outputs" in line for line in said)
+    with collected_logs() as messages:
+        assert kbert.load(tmp_path / "bert").labels == labels
+    assert len(messages) == (labels is None)
+    assert all("id2label" in text and "3" in text for text in messages)

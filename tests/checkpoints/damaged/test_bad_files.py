@@ -56,7 +56,7 @@ def test_a_pickle_that_would_run_code_does_not(capsys, folder, by):
     file, marker = folder / "pytorch_model.bin", folder.parent / "marker"
     content = {BIAS: RunsCode(marker)}
     torch.save(content, file) if by == "torch" else file.write_bytes(pickle.dumps(content, 2))
-    refused(capsys, folder, "pytorch_model.bin must be a whole file of torch.save")
+    refused(capsys, folder, "pytorch_model.bin")
     assert not marker.exists()
     with open(file, "rb") as opened:  # it would have: pickle's own loader runs it
         if by == "pickle":
@@ -93,7 +93,7 @@ def test_a_pickle_of_before_torch_1_6_opens(good, folder):
 def test_a_pickle_without_torch(capsys, folder, monkeypatch):
     (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)
-    refused(capsys, folder, 'torch, which is not installed: pip install ".[torch]"')
+    refused(capsys, folder, "torch", 'pip install ".[torch]"')
 
 
 @pytest.mark.parametrize(
@@ -129,17 +129,17 @@ def test_a_damaged_index(capsys, folder, index, said):
 
 def test_paths_that_are_no_checkpoint(capsys, folder):
     for name in ("config.json", "vocab.txt"):
-        refused(capsys, folder / name, "got another file: give its folder")
+        refused(capsys, folder / name, folder)
     empty = folder.parent / "empty"
     empty.mkdir()
-    refused(capsys, empty, "no checkpoint of transformers, google")
+    refused(capsys, empty, empty, "transformers", "google")
     above = folder.parent / "above"
     shutil.copytree(folder, above / "inner")
-    refused(capsys, above, f": is it {above / 'inner'}?")
-    refused(capsys, folder.parent / "nowhere", "there is no such file or folder")
-    refused(capsys, Path("org/nowhere"), "kbert download org/nowhere -o FOLDER")
+    refused(capsys, above, above / "inner")
+    refused(capsys, folder.parent / "nowhere", folder.parent / "nowhere")
+    refused(capsys, Path("org/nowhere"), "kbert download org/nowhere")
     (folder / WEIGHTS).unlink()
-    refused(capsys, folder, "no model.safetensors, pytorch_model.bin, tf_model.h5 or")
+    refused(capsys, folder, "model.safetensors", "pytorch_model.bin", "tf_model.h5")
 
 
 def test_formats_that_are_not_read_are_named(capsys, folder):
@@ -148,7 +148,7 @@ def test_formats_that_are_not_read_are_named(capsys, folder):
     (folder / "saved_model.pb").rename(folder / "flax_model.msgpack")
     refused(capsys, folder, "flax_model.msgpack", "Flax classes")
     (folder / "bert.onnx").write_bytes(b"\x08\x07")
-    refused(capsys, folder / "bert.onnx", "got an ONNX file, which is for inference")
+    refused(capsys, folder / "bert.onnx", folder / "bert.onnx", "ONNX")
 
 
 def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_path):
@@ -157,7 +157,7 @@ def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_pa
     kbert.save(kbert.load(good), both, format="google")
     for file in good.iterdir():
         shutil.copy(file, both)
-    refused(capsys, both, "got files of transformers and of google: choose with format=")
+    refused(capsys, both, "transformers", "google", "format=")
     opened = [kbert.load(both, format=form) for form in ("transformers", "google")]
     assert_equal(*(bert.model.get_weights() for bert in opened))
     assert command(capsys, "inspect", both, "--from-format", "google").status == 0
@@ -174,4 +174,4 @@ def test_a_file_that_may_not_be_read(folder, nobody, name):
 
 
 def test_a_folder_is_no_keras_bert_file(tmp_path):
-    load_error(tmp_path, r"must be keras_bert's \.h5 file, got a folder", format="keras_bert")
+    load_error(tmp_path, "keras_bert", ".h5", format="keras_bert")

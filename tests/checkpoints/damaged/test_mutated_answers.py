@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers.errors import raises
 from helpers.hub_cache import wait_no_longer
 from helpers.hub_models import BERT, check_same, failed_line, write_model
 from helpers.json_mutations import Document, mutations, try_mutations
@@ -44,7 +45,7 @@ def folder(tmp_path):
 def test_another_shape_is_one_line(hub, capsys, shape):
     hub.rewrite = lambda path, text: shape
     hub.add("o/n", Path(__file__).parent)
-    with pytest.raises(ConnectionError, match="does not answer as Hugging Face does"):
+    with raises(ConnectionError, "Hugging Face"):
         kbert.download("o/n")
     assert "login page" in failed_line(capsys, "download", "o/n")
     assert not (Path(hub_home()) / "hub").exists()
@@ -74,7 +75,7 @@ def test_a_header_writes_nothing_outside_of_the_cache(hub, folder, tmp_path, hea
 def test_headers_of_no_hub_are_told_apart_from_no_network(hub, folder):
     hub.add(BERT, folder)
     hub.rewrite = lambda path, text: '{"Content-Length": 0}' if path[0] == "h" else text
-    with pytest.raises(ConnectionError, match="does not answer as Hugging Face does"):
+    with raises(ConnectionError, "Hugging Face"):
         kbert.download(BERT)
 
 
