@@ -129,6 +129,7 @@ def test_recorded_page_of_a_model_has_its_attention(small, tmp_path):
                     assert_allclose(part.swapaxes(0, 1), arrays[block - 1], rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.full
 def test_a_text_of_several_lines_is_one_line_on_a_page(small, tmp_path):
     """A tab divides two texts in a page's sentences, and its field drops line ends."""
     bert = small_bert(small, "encoder")
@@ -139,6 +140,7 @@ def test_a_text_of_several_lines_is_one_line_on_a_page(small, tmp_path):
         assert [row["request"]["text"], live["sentences"]] == ["the red cat", ["the red cat"]]
 
 
+@pytest.mark.full
 def test_a_long_text_has_the_weights_alone(small, tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "MOST_VIEW_BYTES", 12_000)
     bert = small_bert(small, "encoder")

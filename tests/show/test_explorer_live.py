@@ -72,7 +72,13 @@ def test_every_step_follows_from_the_step_before_it(page, checkpoint):
     np.testing.assert_allclose(page.tensor(f"{attention}-Add"), mixed + before, atol=1e-5)
 
 
-@pytest.mark.parametrize("before", ["", NO_WEBASSEMBLY], ids=["webassembly", "plain"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="webassembly"),
+        pytest.param(NO_WEBASSEMBLY, id="plain", marks=pytest.mark.full),
+    ],
+)
 def test_hidden_states_are_those_of_the_model(html, checkpoint, before):
     page = Page(html, before)
     bert = kbert.load(checkpoint)
@@ -196,6 +202,7 @@ def test_labels_stand_in_kberts_order(head, problem, tmp_path):
         )
 
 
+@pytest.mark.full
 def test_an_answer_is_of_the_second_text_alone(tmp_path):
     folder = write_live_checkpoint(tmp_path / "model", "qa")
     for texts in (("the dog", "it was \U0001f600 tired [MASK] mat"), ("a", "dog")):
@@ -312,6 +319,7 @@ def test_heads_are_those_of_the_model(head, tmp_path):
         np.testing.assert_allclose(outputs["vector"], vector, atol=1e-5)
 
 
+@pytest.mark.full
 def test_weights_beside_a_page_are_written_with_it(checkpoint, tmp_path):
     output = tmp_path / "page.html"
     beside = tmp_path / "page.weights.js"

@@ -238,6 +238,7 @@ def test_byte_level_checkpoints_are_recorded(tmp_path, small):
     assert [one["token"] for one in candidates] == [one.token for one in expected]
 
 
+@pytest.mark.full
 def test_difference_is_that_of_keras_models_with_both_weights(small, tmp_path):
     """The stated difference, computed again by Keras with the packed weights loaded into it."""
     import keras

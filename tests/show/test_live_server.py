@@ -166,6 +166,7 @@ def test_failed_computation_is_one_line(server, monkeypatch, caplog):
     assert "RuntimeError" in caplog.text
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_the_command_with_one_line(folder):
     command = [sys.executable, "-m", "kbert", "explore", str(folder), "--serve"]
     with subprocess.Popen(

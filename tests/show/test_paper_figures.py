@@ -125,6 +125,7 @@ def test_figure_is_89_mm_wide_with_8_points_in_every_format(tmp_path):
     assert r"\fontsize{8bp}" in tex and "papersize={252.28bp" in tex
 
 
+@pytest.mark.full
 def test_a_slide_is_16_to_9(tmp_path):
     for name, options in {"graph": {}, "text": {"text": "a dog"}}.items():
         source = "base" if name == "graph" else save_vocabulary(tmp_path)
@@ -299,6 +300,7 @@ def test_another_functional_model_is_refused(tmp_path):
         kbert.plot(model, tmp_path / "a.svg", style="paper")
 
 
+@pytest.mark.full
 def test_paper_figures_need_no_graphviz(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -90,6 +90,7 @@ def test_no_answer_threshold_follows_run_squad(bert, stride):
     assert sum((one.text, one.start, one.end) == ("", 0, 0) for one in none) == 3
 
 
+@pytest.mark.full
 def test_answers_match_the_metrics_of_evaluate(reader):
     """Of 38 real questions those with the least odds have the answer that the model gives."""
     records = read_squad(ANSWERED)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
 from helpers.peer_tasks import VOCABULARY
+from helpers.small_berts import small_bert
 
 import kbert
 from kbert.checkpoints import transfer, weight_names
@@ -93,6 +94,7 @@ def compute_logits(bert, ids, segments):
     return keras.ops.convert_to_numpy(bert.model(flat, training=False)).reshape(BATCH, CHOICES)
 
 
+@pytest.mark.full
 def test_values_files_and_counts_equal_transformers(peer, tmp_path):
     model, folder = peer
     bert = kbert.load(folder)
@@ -161,6 +163,7 @@ def bert_card(bert) -> str:
     return make_card(bert)
 
 
+@pytest.mark.full
 def test_loss_and_gradients_equal_transformers(peer):
     """Of examples with 3 and with 2 choices."""
     import torch
@@ -212,6 +215,7 @@ def tuned(tmp_path_factory):
     return kbert.finetune(folder / "source", "choice", train=train, dev=dev, **options), folder
 
 
+@pytest.mark.full
 def test_right_endings_are_learned(tuned):
     done, _ = tuned
     losses = [line["Classifier_loss"] for line in done.history.updates]
@@ -219,6 +223,7 @@ def test_right_endings_are_learned(tuned):
     assert done.metrics["accuracy"] == 1 and done.intervals["accuracy"][1] == 1
 
 
+@pytest.mark.full
 def test_command_line_evaluates_and_chooses(tuned, capsys):
     done, folder = tuned
     model, data = folder / "run" / "model", folder / "dev.csv"
@@ -234,6 +239,32 @@ def test_command_line_evaluates_and_chooses(tuned, capsys):
     assert printed.out.splitlines()[0] == f"{first.probability:.4f}  sun red"
     printed = json.loads(kbert_command(capsys, *command, "--format", "json").out)
     assert [one["index"] for one in printed] == [2, *(one.index for one in others)]
+
+
+@pytest.fixture(scope="module")
+def untrained(small):
+    return small_bert(small, "choice")
+
+
+def test_choices_have_the_probabilities_of_their_logits(untrained, tmp_path, capsys):
+    kbert.save(untrained, tmp_path / "model")
+    choices = ("big sun", "big moon", "sun red")
+    firsts, seconds = ["the cat sat"] * 3, [f"it {choice}" for choice in choices]
+    encodings = untrained.tokenizer.encode_batch(firsts, seconds)
+    logits = [
+        untrained.model([np.array([row.ids]), np.array([row.segment_ids])], training=False)
+        for row in encodings
+    ]
+    powers = np.exp(np.ravel(logits))
+    found = kbert.choose(untrained, "the cat sat", choices, start="it")
+    assert [one.index for one in found] == np.argsort(-powers).tolist()
+    assert [one.text for one in found] == [choices[one.index] for one in found]
+    probabilities = [one.probability for one in found]
+    np.testing.assert_allclose(probabilities, sorted(powers / powers.sum())[::-1], rtol=1e-4)
+
+    command = ("choose", tmp_path / "model", "the cat sat", "--start", "it", *choices)
+    printed = kbert_command(capsys, *command)
+    assert printed.out.splitlines()[0] == f"{found[0].probability:.4f}  {found[0].text}"
 
 
 def test_graph_is_known_by_its_name():
@@ -342,20 +373,21 @@ def test_table_without_a_header_is_refused(tmp_path):
         TASK.read(data, options=kbert_options(no_header=True))
 
 
-def test_settings_and_choices_that_do_not_fit_are_refused(tuned):
-    done, folder = tuned
+def test_settings_and_choices_that_do_not_fit_are_refused(untrained, tmp_path):
+    source = tmp_path / "source"
+    kbert.save(untrained, source)
     for options, says in (
         ({"packing": True}, "packing must be for the task"),
         ({"label_smoothing": 0.1}, "label_smoothing must be for the task"),
-        ({"teacher": folder / "source"}, "teacher does not go with the task choice"),
+        ({"teacher": source}, "teacher does not go with the task choice"),
     ):
         with pytest.raises(ValueError, match=says):
-            kbert.finetune(folder / "source", "choice", train=[ROW], **options)
+            kbert.finetune(source, "choice", train=[ROW], **options)
     with pytest.raises(ValueError, match="choices must be a list of two texts or more"):
-        kbert.choose(done.bert, "a", ["b"])
+        kbert.choose(untrained, "a", ["b"])
     with pytest.raises(ValueError, match=r"choices\[1\] must be a text, got only spaces"):
-        kbert.choose(done.bert, "a", ["b", " "])
+        kbert.choose(untrained, "a", ["b", " "])
     with pytest.raises(ValueError, match="prompt must be a text, got only spaces"):
-        kbert.choose(done.bert, "", ["b", "c"])
+        kbert.choose(untrained, "", ["b", "c"])
     with pytest.raises(ValueError, match="needs a model with the head 'classifier', got 'choice'"):
-        kbert.classify(done.bert, "a")
+        kbert.classify(untrained, "a")

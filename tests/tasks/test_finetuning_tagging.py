@@ -57,6 +57,7 @@ def test_any_line_ending_gives_the_same_sentences(tmp_path, end):
     assert [one[:2] for one in found] == [one[:2] for one in TAGGING.read(TAGGED)]
 
 
+@pytest.mark.full
 def test_long_sentences_are_windowed_in_linear_time(tmp_path):
     """Where blank lines are forgotten, the whole file is one sentence."""
     pieces = tokenizer()

@@ -58,7 +58,8 @@ def test_attention_map_between_tokens(bert):
 
 
 @pytest.mark.parametrize(
-    ("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+    ("ending", "begins"),
+    [("svg", b"<?xml"), full("png", b"\x89PNG"), full("pdf", b"%PDF")],
 )
 def test_heat_map_files_are_reproducible(bert, tmp_path, ending, begins):
     found = attention(bert, "cat $ee$ 中 dog")

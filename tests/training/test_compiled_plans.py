@@ -318,6 +318,7 @@ def test_update_compiles_for_gpus(name, backend, precision):
     assert bool(found["collectives"]) == (":" in name)
 
 
+@pytest.mark.full
 def test_failing_compiler_is_one_line_error(monkeypatch):
     monkeypatch.setattr("kbert.io.extras.require", lambda *names: None)
     with pytest.raises(RuntimeError, match=r"v9:1x1: the compiler failed: \w+Error: ") as error:
