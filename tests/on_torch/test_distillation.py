@@ -5,6 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.interrupted_run import Copies
 from helpers.labelled_texts import QUIET, tune, write_source
 from helpers.run_shards import CONFIG, make_shards
@@ -62,9 +63,9 @@ def test_resume_of_distillation_is_bit_equal(folder, tmp_path):
     whole = distilled(folder, output=tmp_path / "whole", callbacks=[copies])
     moved = (folder / "teacher").rename(folder / "moved")
     try:
-        with pytest.raises(OSError, match="teacher"):
+        with raises(OSError, "teacher"):
             kbert.resume(tmp_path / "run", **QUIET)
-        with pytest.raises(ValueError, match=r"data\.teacher"):
+        with raises(ValueError, "data.teacher"):
             kbert.resume(tmp_path / "run", teacher=other_weights(moved), **QUIET)
         again = kbert.resume(tmp_path / "run", teacher=moved, **QUIET)
     finally:
@@ -209,7 +210,7 @@ def test_student_with_teacher_weights_has_no_distillation_loss(tmp_path):
     assert line["Teacher-Hidden-1_cosine"] == pytest.approx(1)
     hard = line["MLM_loss"] + line["NSP_loss"]
     assert line["loss"] == pytest.approx(0.5 * hard, rel=1e-5)
-    with pytest.raises(ValueError, match="vocabulary"):
+    with raises(ValueError, "vocabulary"):
         kbert.pretrain(
             tmp_path / "shards", output=tmp_path / "no", **options | {"teacher": other(config)}
         )

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from helpers import texts
+from helpers.errors import check_logged, raises
 from helpers.peer_outputs import run_peer
 from helpers.peer_tokenizers import VOCABULARY
 from helpers.sample_data import TAGGED, tokenizer
@@ -116,11 +117,11 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):
     assert "\n" not in str(error.value)
 
 
-def test_header_of_words_is_skipped(tmp_path, caplog):
+def test_header_of_words_is_skipped(tmp_path, messages):
     text = "token pos ner\nAda NNP B-x\nmet VBD O\n\nit PRP O\n"
     found = TAGGING.read(written(tmp_path, text))
     assert [sentence.words for sentence in found] == [("Ada", "met"), ("it",)]
-    assert "a.conll, line 1: read as a header: token, ner" in caplog.text
+    check_logged(messages, "a.conll, line 1", "token, ner")
     for options in (ColumnOptions(label="pos"), ColumnOptions("1", None, "2")):
         found = TAGGING.read(written(tmp_path, text), options=options)
         assert [sentence.labels for sentence in found] == [("NNP", "VBD"), ("PRP",)]
@@ -149,16 +150,14 @@ def test_comments_are_not_words(tmp_path):
 
 def test_tags_come_from_the_training_data():
     assert TAGGING.labels([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
-    with pytest.raises(ValueError, match=r"must have two labels or more, got only 'B-x'"):
+    with raises(ValueError, "'B-x'"):
         TAGGING.labels([sentence("a"), sentence("b")])
 
 
 def test_label_missing_from_training_is_refused():
-    with pytest.raises(
-        ValueError, match=r"f, line 2: label must be one of the model's B-x, I-x, got 'O'"
-    ):
+    with raises(ValueError, "line 2", "label", "B-x, I-x", "'O'"):
         TAGGING.encode([sentence("a", "b", "c")], tokenizer(), LABELS[:2], 20)
-    with pytest.raises(ValueError, match="max_length must be at least 3"):
+    with raises(ValueError, "max_length", "3"):
         TAGGING.encode([sentence("a")], tokenizer(), LABELS, 2)
 
 

@@ -6,6 +6,7 @@ import math
 
 import pytest
 from helpers.command_line import kbert as run
+from helpers.errors import raises
 from helpers.sizes import FILES, SIZES
 
 import kbert
@@ -133,9 +134,7 @@ def test_too_small_tpu_says_what_would_fit(small):
     plan = kbert.plan(
         small, tpu="v5e:1x1", batch_size=2**21, seq_len=11, max_predictions=3, precision="float32"
     )
-    with pytest.raises(
-        ValueError, match=r"v5e:1x1 cannot hold .*B of .*B a chip: .*--acc"
-    ) as error:
+    with raises(ValueError, "v5e:1x1", "--acc") as error:
         kbert.compile_plan(plan)
     assert "\n" not in str(error.value)
 
@@ -321,6 +320,6 @@ def test_update_compiles_for_gpus(name, backend, precision):
 @pytest.mark.full
 def test_failing_compiler_is_one_line_error(monkeypatch):
     monkeypatch.setattr("kbert.io.extras.require", lambda *names: None)
-    with pytest.raises(RuntimeError, match=r"v9:1x1: the compiler failed: \w+Error: ") as error:
+    with raises(RuntimeError, "v9:1x1", "Error") as error:
         compiler.compiled({**REQUEST, "kind": "TPU", "name": "v9:1x1"})
     assert "\n" not in str(error.value)

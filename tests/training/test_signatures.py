@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.errors import raises
 
 import kbert
 from kbert.cli.main import cli
@@ -200,7 +201,7 @@ def test_option_on_the_command_line_has_the_text_of_help(name):
     ],
 )
 def test_missing_argument_is_named(call, missing):
-    with pytest.raises(TypeError, match=f"missing 1 required .*'{missing}'"):
+    with raises(TypeError, f"'{missing}'"):
         call()
 
 

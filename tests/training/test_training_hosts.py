@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from helpers.errors import raises
 from test_training_processes import ports
 
 from kbert.training import backends
@@ -65,48 +66,48 @@ def workers(addresses, index: int = 0) -> str:
 SERVER = '{"cluster": {"ps": ["a:1"], "worker": ["b:2"]}, "task": {"type": "ps", "index": 0}}'
 BAD = {
     "tensorflow": [
-        ("TF_CONFIG", "no json", "TF_CONFIG must be JSON like"),
-        ("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:2"]}}', "TF_CONFIG must be JSON like"),
-        ("TF_CONFIG", workers(["a:1", "b:2"], index=2), "an index of 0 … 1, got 2"),
-        ("TF_CONFIG", SERVER, "must name workers alone"),
-        ("TF_CONFIG", workers(["a:1", "b"]), "must name hosts as host:port, got 'b'"),
-        ("TF_CONFIG", workers(["a:1", "b:http"]), "must name hosts as host:port, got 'b:http'"),
-        ("TF_CONFIG", workers(["a:1", "b:0"]), "must name hosts as host:port, got 'b:0'"),
-        ("TF_CONFIG", workers(["a:1", 2]), "must name hosts as host:port, got 2"),
-        ("TF_CONFIG", workers(["a:1", "a:1"]), "must give each process its own port, got a:1"),
+        ("TF_CONFIG", "no json", ["TF_CONFIG", "JSON"]),
+        ("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:2"]}}', ["TF_CONFIG", "JSON"]),
+        ("TF_CONFIG", workers(["a:1", "b:2"], index=2), ["TF_CONFIG", "index", "0 … 1", "got 2"]),
+        ("TF_CONFIG", SERVER, ["TF_CONFIG", "workers"]),
+        ("TF_CONFIG", workers(["a:1", "b"]), ["TF_CONFIG", "host:port", "'b'"]),
+        ("TF_CONFIG", workers(["a:1", "b:http"]), ["TF_CONFIG", "host:port", "'b:http'"]),
+        ("TF_CONFIG", workers(["a:1", "b:0"]), ["TF_CONFIG", "host:port", "'b:0'"]),
+        ("TF_CONFIG", workers(["a:1", 2]), ["TF_CONFIG", "host:port", "got 2"]),
+        ("TF_CONFIG", workers(["a:1", "a:1"]), ["TF_CONFIG", "port", "a:1"]),
     ],
     "jax": [
-        (f"{JAX}PROCESS_ID", "2", "PROCESS_ID must be 0 … 1, got '2'"),
-        (f"{JAX}PROCESS_ID", "x", "PROCESS_ID must be 0 … 1, got 'x'"),
-        (f"{JAX}NUM_PROCESSES", "two", "must be a whole number of at least 1, got 'two'"),
-        (f"{JAX}NUM_PROCESSES", "3", "list process 0 alone or all 3 processes, got 2 addresses"),
-        (f"{JAX}JOB_ADDRESSES", "here", "must name hosts as host:port, got 'here'"),
+        (f"{JAX}PROCESS_ID", "2", ["PROCESS_ID", "0 … 1", "'2'"]),
+        (f"{JAX}PROCESS_ID", "x", ["PROCESS_ID", "0 … 1", "'x'"]),
+        (f"{JAX}NUM_PROCESSES", "two", ["NUM_PROCESSES", "'two'"]),
+        (f"{JAX}NUM_PROCESSES", "3", ["all 3", "got 2"]),
+        (f"{JAX}JOB_ADDRESSES", "here", ["JOB_ADDRESSES", "host:port", "'here'"]),
     ],
     "torch": [
-        ("WORLD_SIZE", "two", "must be a whole number of at least 1, .* got 'two'"),
-        ("WORLD_SIZE", "0", "WORLD_SIZE must be .* got '0': start the processes by torchrun"),
+        ("WORLD_SIZE", "two", ["WORLD_SIZE", "'two'"]),
+        ("WORLD_SIZE", "0", ["WORLD_SIZE", "'0'", "torchrun"]),
         ("WORLD_SIZE", "1", None),
-        ("RANK", None, r"RANK must be 0 … 1, since WORLD_SIZE is 2, got None: start the"),
-        ("RANK", "x", "RANK must be 0 … 1, .* got 'x'"),
-        ("RANK", "2", "RANK must be 0 … 1, .* got '2': .* or give each its own"),
-        ("MASTER_ADDR", None, "MASTER_ADDR must name the host of process 0, .* got None"),
-        ("MASTER_PORT", None, "MASTER_PORT must be a free port .* got None: start the"),
-        ("MASTER_PORT", "http", "MASTER_PORT must be a free port .* 1 … 65535, got 'http'"),
-        ("MASTER_PORT", "65536", "MASTER_PORT must be .* got '65536': .* give each the same"),
+        ("RANK", None, ["RANK", "0 … 1", "WORLD_SIZE", "None"]),
+        ("RANK", "x", ["RANK", "0 … 1", "'x'"]),
+        ("RANK", "2", ["RANK", "0 … 1", "'2'"]),
+        ("MASTER_ADDR", None, ["MASTER_ADDR", "None"]),
+        ("MASTER_PORT", None, ["MASTER_PORT", "None"]),
+        ("MASTER_PORT", "http", ["MASTER_PORT", "1 … 65535", "'http'"]),
+        ("MASTER_PORT", "65536", ["MASTER_PORT", "'65536'"]),
     ],
 }
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "value", "message"),
+    ("kind", "name", "value", "things"),
     [(kind, *case) for kind, cases in BAD.items() for case in cases],
 )
-def test_bad_variables_are_one_line_errors(process, kind, name, value, message):
+def test_bad_variables_are_one_line_errors(process, kind, name, value, things):
     process(kind, **{name: value})
-    if message is None:  # process 0 of 1
+    if things is None:  # process 0 of 1
         assert START[kind]() == (0, 1)
         return
-    with pytest.raises(ValueError, match=message) as error:
+    with raises(ValueError, *things) as error:
         START[kind]()
     assert "\n" not in str(error.value)
 
@@ -189,8 +190,8 @@ def test_taken_port_is_one_line_error(process, addresses, kind, variable):
     [
         ("1", 2, None),
         (None, 1, None),
-        ("2", 2, "LOCAL_RANK must be 0 … 1, .* got '2': start at most one process a GPU"),
-        (None, 2, "LOCAL_RANK must be 0 … 1, .* got None: .* torchrun --nproc-per-node=2"),
+        ("2", 2, ("LOCAL_RANK", "0 … 1", "'2'")),
+        (None, 2, ("LOCAL_RANK", "0 … 1", "None", "--nproc-per-node=2")),
     ],
 )
 def test_torch_process_uses_the_gpu_of_its_rank(process, monkeypatch, local, gpus, message):
@@ -206,7 +207,7 @@ def test_torch_process_uses_the_gpu_of_its_rank(process, monkeypatch, local, gpu
     if message is None:
         assert START["torch"]() == (0, 2) and asked == [int(local or 0), "nccl"]
         return
-    with pytest.raises(ValueError, match=message) as error:
+    with raises(ValueError, *message) as error:
         START["torch"]()
     assert "\n" not in str(error.value) and not asked
 
@@ -214,7 +215,7 @@ def test_torch_process_uses_the_gpu_of_its_rank(process, monkeypatch, local, gpu
 def test_devices_must_be_all_of_a_host(process):
     pytest.importorskip("tensorflow")
     process("tensorflow")
-    with pytest.raises(ValueError, match=r"devices must be all \d+ of each host .* got 77"):
+    with raises(ValueError, "devices", "got 77"):
         backends.start(77)
 
 
@@ -222,7 +223,7 @@ def test_several_devices_in_one_torch_process_are_refused():
     pytest.importorskip("torch")
     from kbert.training.backends.torch import TorchBackend
 
-    with pytest.raises(ValueError, match=r"devices must be 1 with torch, .* got 2: .* by torchrun"):
+    with raises(ValueError, "devices", "torch", "got 2", "torchrun"):
         TorchBackend(2)
 
 
@@ -231,8 +232,8 @@ def test_tpu_without_name_is_one_line_error(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
     devices = {"TPU": ["a TPU"]}
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: devices.get(kind, []))
-    said = "the TPU 'local' cannot be used .* TPU_NAME must"
-    with pytest.raises(ValueError, match=said) as error:
+    said = ("'local'", "TPU_NAME")
+    with raises(ValueError, *said) as error:
         backends.start()
     assert "TPUs not found" in str(error.value) and "\n" not in str(error.value)
 
@@ -243,6 +244,6 @@ def test_keras_distribution_on_tensorflow_is_refused(monkeypatch):
     if keras.backend.backend() == "jax":
         pytest.skip("JAX follows it")
     monkeypatch.setattr(keras.distribution, "distribution", lambda: object())
-    with pytest.raises(ValueError, match=r"trains undistributed .* give devices=N") as error:
+    with raises(ValueError, "devices=N") as error:
         backends.start()
     assert "\n" not in str(error.value)
