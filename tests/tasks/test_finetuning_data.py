@@ -4,7 +4,6 @@ import collections
 import csv
 import itertools
 import json
-import re
 
 import numpy as np
 import pytest
@@ -156,9 +155,7 @@ MANY = [(f"text {n}", f"class {n}") for n in range(9)]
         ([("a fine film", "mixed"), *LINES], ["mixed"]),  # a label of the training data
     ],
 )
-def test_rows_without_a_header_are_read_whole_with_no_warning(
-    write, messages, rows, known_labels
-):
+def test_rows_without_a_header_are_read_whole_with_no_warning(write, messages, rows, known_labels):
     file = write("".join(f"{text},{label}\n" for text, label in rows), "some.csv")
     options = {"known_labels": known_labels} if known_labels else {}
     found = CLASSIFY.read(file, options=ColumnOptions(**options))
@@ -191,7 +188,7 @@ def test_header_with_unknown_columns_is_taken(write, messages, header, ignored, 
     with open(file, newline="") as lines:
         expected = [(row[text], row["label"]) for row in csv.DictReader(lines)]
     assert [(one.text, one.label) for one in CLASSIFY.read(file)] == expected == LINES[:count]
-    naming = [line for line in messages if line.endswith(ignored)]
+    naming = [line for line in messages if line.endswith(f": {ignored}")]
     assert len(naming) == 1 and f"{file}, line 1" in naming[0]
 
 
@@ -407,7 +404,6 @@ def test_sst2_is_read(shared):
     ],
 )
 def test_bad_files_are_refused_with_the_line(write, name, content, said):
-    said = ".*".join(map(re.escape, said.split(".*")))
     with raises(ValueError, *said) as error:
         read_data(task_of("classify"), write(content, name), None)
     assert "\n" not in str(error.value)
