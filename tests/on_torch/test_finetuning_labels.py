@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.errors import check_logged, raises
+from helpers.errors import check_logged, check_named, raises
 from helpers.small_berts import small_bert
 
 import kbert
@@ -174,7 +174,7 @@ def test_columns_are_settings_of_a_run_and_options(source, tmp_path, capsys):
         *("-o", str(tmp_path / "other"), "--text-column", "mood", "--label-column", "no"),
     )
     assert (said.status, said.err.count("\n")) == (2, 1) and not (tmp_path / "other").exists()
-    assert "a.csv, line 1: there is no column 'no', only mood, body" in said.err
+    check_named(said.err, "a.csv, line 1", "'no'", "mood, body")
 
 
 def test_bad_options_are_one_line(source, tmp_path):

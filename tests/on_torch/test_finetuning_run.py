@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
-from helpers.errors import check_logged, raises
+from helpers.errors import check_logged, check_named, raises
 from helpers.interrupted_run import Beginning, Copies, assert_states_equal
 from helpers.labelled_texts import QUIET, SETTINGS, read_texts, tune, write_source, write_texts
 from helpers.sample_data import ANSWERED, TAGGED, sample_bert
@@ -230,26 +230,25 @@ def test_newly_initialized_layers_are_reported(berts, begun, messages):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"task": "sort"}, "one of classify, regress, multilabel, tag, qa, choice, embed"),
-        ({"epoch": 3}, "finetune has no option 'epoch': did you mean epochs?"),
-        ({"precision": "half"}, "precision must be one of float32, mixed_bfloat16"),
-        ({"lengths": (8, 4)}, "lengths must ascend"),
-        ({"lengths": (4, 8)}, "an example must have at most 8 tokens, got 1"),
-        ({"dev": [Labelled("a cat", "fine", None, "dev.tsv, line 7")]}, "dev.tsv, line 7"),
-        ({"train": []}, "train for classify must have one record or more, got none"),
-        ({"accumulation_steps": 3}, "batch_size must be a multiple of 3"),
-        (PACKED | {"lengths": (8, 16)}, "lengths must be one number with packing, the length of"),
-        (PACKED | {"lengths": (4,)}, "row_length must hold the longest text, 1"),
-        (PACKED | {"task": "qa"}, "packing must be for the task classify or tag, got qa"),
-        (PACKED | {"accumulation_steps": 3}, "batch_size must be a multiple of 3"),
+        ({"task": "sort"}, ("classify, regress, multilabel, tag, qa, choice, embed",)),
+        ({"epoch": 3}, ("finetune", "'epoch'", "epochs")),
+        ({"precision": "half"}, ("precision", "float32, mixed_bfloat16")),
+        ({"lengths": (8, 4)}, ("lengths",)),
+        ({"lengths": (4, 8)}, ("8 tokens",)),
+        ({"dev": [Labelled("a cat", "fine", None, "dev.tsv, line 7")]}, ("dev.tsv", "line 7")),
+        ({"train": []}, ("train", "classify")),
+        ({"accumulation_steps": 3}, ("batch_size", "3")),
+        (PACKED | {"lengths": (8, 16)}, ("lengths",)),
+        (PACKED | {"lengths": (4,)}, ("row_length",)),
+        (PACKED | {"task": "qa"}, ("packing", "got qa")),
+        (PACKED | {"accumulation_steps": 3}, ("batch_size", "3")),
     ],
 )
 def test_bad_finetune_arguments_are_one_line_errors(folder, options, said):
     data = {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
     options = {"task": "classify"} | data | SETTINGS | QUIET | options
-    with pytest.raises(ValueError) as error:
+    with raises(ValueError, *said) as error:
         kbert.finetune(folder / "source", options.pop("task"), **options)
-    assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -276,9 +275,9 @@ def test_finetune_and_evaluate_commands(folder, tmp_path, capsys, whole):
     assert f"wrote {output / 'model'}" in out and "not evaluated" not in out
     status, out, _ = kbert_command(capsys, "finetune", "--resume", output)
     assert (status, "accuracy" in out, "wrote" in out) == (0, True, False)
-    assert f"{output} is finished already, after " in out and "nothing was trained. Its" in out
+    check_named(out, output, "finished")
     status, out, err = kbert_command(capsys, "finetune", "--resume", output, "--epochs", 9)
-    assert (status, out) == (2, "") and "epochs: the run has " in err
+    assert (status, out) == (2, "") and "epochs" in err
     asked = ("--task", "classify", "--data", folder / "dev.tsv")
     metrics, model = whole("plain").metrics, folder / "plain" / "model"
     status, out, _ = kbert_command(capsys, "evaluate", model, *asked, "--format", "json")

@@ -126,7 +126,8 @@ def test_resume_of_finished_run_says_so(trained, messages, capsys):
     check_named(out, "6 steps", "finished")
     assert status == 0 and "wrote" not in out
     status, out, err = kbert_command(capsys, *asked, "--steps", 9)
-    assert status == 2 and out == "" and "steps: the run has 6, now 9" in err
+    check_named(err, "steps", "6", "9")
+    assert status == 2 and out == ""
 
 
 @pytest.mark.parametrize("name", ["Lion", full("Adafactor")])
@@ -166,7 +167,7 @@ def test_resume_refuses_other_data_by_name(unfinished, tmp_path):
         kbert.resume(unfinished, shards=other, **QUIET)
     text = str(error.value)
     assert "\n" not in text and len(text) < 500  # hashes are cut
-    assert "shards.corpus[0].bytes: the run has " in text
+    assert "shards.corpus[0].bytes" in text
 
 
 @pytest.mark.parametrize("version", [None, 1, 999])
@@ -211,7 +212,8 @@ def test_finished_run_of_an_older_release_is_opened(trained, tmp_path, capsys):
     assert without_times(opened.history.updates) == without_times(trained.history.updates)
     assert list((folder / "checkpoints").glob("*.safetensors"))  # they are not removed
     done = kbert_command(capsys, "pretrain", "--resume", folder)
-    assert done.status == 0 and "is finished already, after 6 steps" in done.out
+    check_named(done.out, "6 steps", "finished")
+    assert done.status == 0
 
 
 def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, capsys):
@@ -226,10 +228,7 @@ def test_resume_of_missing_data_or_other_task_is_refused(unfinished, tmp_path, c
     content["places"] = {"source": "a", "train": "b.tsv", "dev": "c.tsv"}
     file.write_text(json.dumps(content | {"task": "finetune"}), encoding="utf-8")
     status, _, err = kbert_command(capsys, "pretrain", "--resume", unfinished)
-    assert (
-        status == 2
-        and "is not a run of kbert pretrain: resume it with kbert finetune --resume" in err
-    )
+    assert status == 2 and "kbert finetune --resume" in err
 
 
 def test_too_long_sentences_are_reported_once(data, messages):

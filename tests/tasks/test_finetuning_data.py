@@ -232,7 +232,7 @@ def test_column_that_a_file_without_a_header_lacks_is_answered_with_numbers(writ
     path = write(f"{long}\t1\n{long}\t0\n", "a.tsv")
     with raises(ValueError, "text_column='1'") as got:
         CLASSIFY.read(path, options=ColumnOptions("text", label="label"))
-    assert "…, 1. If" in str(got.value) and "transporting" not in str(got.value)
+    assert "transporting" not in str(got.value)
     lines = write('{"body": "a", "label": 1}\n', "a.jsonl")
     with raises(ValueError, "a.jsonl", "'text'", "body, label"):
         CLASSIFY.read(lines, options=ColumnOptions("text"))
@@ -287,8 +287,7 @@ def test_labels_that_hardly_repeat_are_refused(write):
     with pytest.raises(ValueError) as refused:
         CLASSIFY.read(file)
     said = str(refused.value)
-    assert "the labels must repeat, got 13 different ones in 13 examples" in said
-    assert f"swapped, give {first}. If they are right, give {second}" in said
+    check_named(said, "13 different", "13 examples", first, second)
     assert "regress" not in said and "\n" not in said
     for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
         found = CLASSIFY.read(file, options=ColumnOptions(*options, no_header=True))

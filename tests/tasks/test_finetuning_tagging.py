@@ -134,10 +134,8 @@ def test_header_of_words_is_skipped(tmp_path, messages):
 
 def test_a_label_per_text_is_refused(tmp_path):
     text = "a fine film\tgood\ndull\tbad\ntwo hours of my life\tbad\n"
-    with pytest.raises(ValueError) as refused:
+    with raises(ValueError, "a.tsv, line 1", "tag", "classify"):
         TAGGING.read(written(tmp_path, text, "a.tsv"))
-    said = "a.tsv, line 1: the task tag expects a word and its label on each line, got a text"
-    assert said in str(refused.value) and "take the task classify" in str(refused.value)
 
 
 def test_comments_are_not_words(tmp_path):

@@ -77,7 +77,7 @@ def test_foreign_safetensors_file_is_refused(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(3)}, tmp_path / "a.safetensors")
-    with raises(DamagedState, "notes.safetensors"):
+    with raises(DamagedState, "a.safetensors"):
         read_state(tmp_path / "a.safetensors")
 
 
