@@ -287,7 +287,11 @@ def test_activations_are_those_of_keras(name):
 
     from kbert.ops import activations as kbert_activations
 
-    function = kbert_activations._BY_NAME.get(name) or keras.activations.get(name)
+    names_of = {function: hidden_act for hidden_act, function in ACTIVATIONS.items()}
+    if name in names_of:
+        function = kbert_activations.activation(names_of[name])
+    else:
+        function = keras.activations.get(name)
     x = np.concatenate([np.linspace(-12, 12, 4001), [0, 60, -60]]).astype("float32")
     expected = keras.ops.convert_to_numpy(function(keras.ops.convert_to_tensor(x)))
     assert_allclose(activations.activate(x, name), expected, rtol=2e-6, atol=2e-6)

@@ -5,6 +5,7 @@ import gc
 import itertools
 import unittest
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -53,18 +54,19 @@ def test_chunks_of_texts_are_joined_in_order(bert, berts, monkeypatch):
     assert words == [text.split() for text in TEXTS]
 
 
-def test_batches_computed_at_once_are_those_one_by_one(bert, monkeypatch):
+def test_batches_computed_at_once_are_those_one_by_one(bert, small, monkeypatch):
     """Bit for bit; and what fails in one of them is raised."""
     found = kbert.embed(bert, TEXTS, batch_size=2)
-    computed = running._compute_batches
-    monkeypatch.setattr(running, "_compute_batches", lambda *a: computed(*a[:2], False))
+    monkeypatch.setattr(running, "ThreadPoolExecutor", lambda workers: ThreadPoolExecutor(1))
     assert (kbert.embed(bert, TEXTS, batch_size=2) == found).all()
 
-    def fails(ids, segment_ids):
+    def fail(ids, *segment_ids):
         raise MemoryError(f"{len(ids)} rows")
 
+    monkeypatch.setattr(running, "compile_model", lambda model: fail)
+    new = dataclasses.replace(bert, model=kbert.build_encoder(small, seq_len=None))
     with raises(MemoryError, "2 rows"):
-        list(computed(fails, iter([([0, 1], np.ones((2, 3)), np.ones((2, 3)))] * 5), True))
+        kbert.embed(new, TEXTS, batch_size=2)
 
 
 def test_one_text_gives_one_result(berts):
@@ -124,18 +126,24 @@ def test_bad_embed_options_are_refused(bert):
 
 
 @pytest.mark.full
-def test_compiled_function_is_freed_with_its_model(small, berts):
+def test_compiled_function_is_freed_with_its_model(small, berts, monkeypatch):
+    compiled, compile_model = [], running.compile_model
+
+    def compile_and_count(model):
+        compiled.append(model.name)
+        return compile_model(model)
+
+    monkeypatch.setattr(running, "compile_model", compile_and_count)
     model = kbert.build_encoder(small, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], model=model)
     for texts in ("cat", TEXTS, TEXTS[:3]):
         kbert.embed(bert, texts)
         kbert.attention(bert, texts)
-    functions = dict(running._functions[model])
-    assert len(functions) == 3  # attention's of one text has queries and keys as well
+    assert len(compiled) == 3  # attention's of one text has queries and keys as well
     kbert.embed(bert, TEXTS)
-    assert running._functions[model] == functions
+    assert len(compiled) == 3
     kept = weakref.ref(model)
-    del bert, model, functions
+    del bert, model
     gc.collect()
     assert kept() is None
 
@@ -291,8 +299,6 @@ def test_jax_compiles_for_few_shapes(bert, monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
     lengths = {running.pad_length(bert, tokens) for tokens in range(3, 18)}
     assert lengths == {8, 16, 17}  # 17 positions
-    counts = {running._pad_count(rows, 13) for rows in range(1, 14)}
-    assert counts == {1, 2, 4, 8, 13}
 
 
 @pytest.mark.full
