@@ -307,10 +307,10 @@ def test_run_on_pairs_says_so_where_it_gets_single_texts(labelled, tmp_path, mes
     rows = [("a red cat", "a cat", "same"), ("a red cat", "a dog", "other")]
     done = tune(labelled, tmp_path / "run", train=rows, dev=None, epochs=1)
     kbert.evaluate(done.folder, "classify", [("a red cat", "same"), ("a dog", "other")])
-    check_logged(messages, "pairs of texts")
+    check_logged(messages, done.folder, "pairs of texts")
     messages.clear()
     kbert.evaluate(done.folder, "classify", rows)
-    assert "pairs" not in "".join(messages)
+    assert str(done.folder) not in "".join(messages)
     single = kbert_command(capsys, "classify", done.folder, "a red cat", "a cat")
     assert single.status == 0 and "--pairs" in single.err
     assert (

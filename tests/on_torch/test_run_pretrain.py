@@ -292,27 +292,27 @@ def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, messages
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "things"),
     [
-        ({"seq_len": 18}, "seq_len must be at most the model's 17 positions, got 18"),
-        ({"batch_size": 7, "accumulation_steps": 2}, "batch_size must be a multiple of 2"),
-        ({"precision": "int8"}, "precision must be one of float32, mixed_bfloat16, mixed_float16"),
+        ({"seq_len": 18}, ("seq_len", "17", "got 18")),
+        ({"batch_size": 7, "accumulation_steps": 2}, ("batch_size", "2")),
+        ({"precision": "int8"}, ("precision", "float32, mixed_bfloat16, mixed_float16", "int8")),
         (
             {"config": kbert.BertConfig(**CONFIG | {"vocab_size": 11})},
-            "vocab_size of at least the sh",
+            ("vocab_size",),
         ),
-        ({"init": "nothing/there.keras"}, "nothing/there.keras"),
-        ({"steps": 5, "warmup_steps": 6}, "warmup_steps must be 0 … total_steps, 5, got 6"),
-        ({"schedule": "cosin"}, "'cosin': did you mean cosine?"),
-        ({"dev_ratio": 0.99}, "dev_ratio=0.99 must leave"),
-        ({"dev": "data", "dev_ratio": 0.1}, "dev and dev_ratio cannot go together"),
+        ({"init": "nothing/there.keras"}, ("nothing/there.keras",)),
+        ({"steps": 5, "warmup_steps": 6}, ("warmup_steps", "got 6")),
+        ({"schedule": "cosin"}, ("'cosin'", "cosine")),
+        ({"dev_ratio": 0.99}, ("dev_ratio=0.99",)),
+        ({"dev": "data", "dev_ratio": 0.1}, ("dev", "dev_ratio")),
     ],
 )
-def test_bad_pretrain_arguments_leave_no_run(data, tmp_path, changes, message):
+def test_bad_pretrain_arguments_leave_no_run(data, tmp_path, changes, things):
     config = changes.pop("config", kbert.BertConfig(**CONFIG))
     if "dev" in changes:
         changes["dev"] = data / "shards"
-    with pytest.raises((ValueError, FileNotFoundError)) as error:
+    with raises((ValueError, FileNotFoundError), *things) as error:
         kbert.pretrain(data / "shards", config, output=tmp_path / "r", **QUIET, **(QUICK | changes))
-    assert message in str(error.value) and "\n" not in str(error.value)
+    assert "\n" not in str(error.value)
     assert not (tmp_path / "r" / "settings.json").exists()
