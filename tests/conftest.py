@@ -11,6 +11,7 @@ import tempfile
 import pytest
 from helpers import peer_outputs
 from helpers.backends import environment_of
+from helpers.errors import collected_logs
 from helpers.sizes import ROOT, SHARED, SIZES, TESTS
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -102,6 +103,13 @@ def pytest_fixture_setup(fixturedef):
 def nothing_takes_long(monkeypatch):
     """On a machine that is busy a test may be slow; no test is about what is said then."""
     monkeypatch.setattr("kbert.io.progress.PROGRESS_DELAY_S", 600.0)
+
+
+@pytest.fixture
+def messages():
+    """What kbert's logger says during the test."""
+    with collected_logs() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

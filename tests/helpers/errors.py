@@ -43,5 +43,10 @@ def logged(*things, level: int = logging.WARNING) -> Iterator[list[str]]:
     """Expect a message of kbert's logger that names each of the things."""
     with collected_logs(level) as messages:
         yield messages
+    check_logged(messages, *things)
+
+
+def check_logged(messages: list[str], *things) -> None:
+    """Check that one of the messages names each of the things."""
     naming = [text for text in messages if all(str(thing) in text for thing in things)]
     assert naming, f"no message names {things}: {messages}"

@@ -1,9 +1,8 @@
 """Legal data that are hardly meant are reported once, in one line with its number."""
 
-import logging
-
 import numpy as np
 import pytest
+from helpers.errors import check_logged, check_named, raises
 from helpers.interrupted_run import Beginning
 from helpers.peer_tasks import VOCABULARY
 from helpers.small_berts import small_bert
@@ -18,68 +17,57 @@ ROWS = [("a cat", 0), ("a dog", 1)]
 SETTINGS = {"epochs": 1, "batch_size": 8, "progress": False, "peak_flops": 1e9}
 
 
-@pytest.fixture
-def said(caplog):
-    """The warnings so far."""
-    caplog.set_level(logging.WARNING)
-    return lambda: [one.getMessage() for one in caplog.records if one.name.startswith("kbert")]
-
-
 def prepared(folder, documents: list[str]):
     (folder / "text.txt").write_text("\n\n".join(documents) + "\n")
     tokenizer = kbert.Tokenizer.from_vocab(VOCABULARY, lowercase=True)
     return kbert.prepare(folder / "text.txt", tokenizer, folder / "shards")
 
 
-def test_documents_of_one_sentence_are_counted(tmp_path, said):
+def test_documents_of_one_sentence_are_counted(tmp_path, messages):
     letters = "abcdefghijklmnopqrstuvwxyz"
     documents = [f"the {letters[n]} cat {letters[-n]}" for n in range(23)]
     shards = prepared(tmp_path, [*documents, "a dog\nand a tree"])
-    (warning,) = said()
-    assert warning.startswith("23 of 24 documents have one sentence, which none follows: nearly")
+    (warning,) = messages
+    check_named(warning, "23 of 24 documents")
     batches = kbert.PretrainingBatches(str(tmp_path / "shards"), batch_size=8, seq_len=24)
     assert batches.fingerprint["shards"] == shards.fingerprint  # a path is opened
     labels = np.concatenate([batches.batch(step).labels[NSP] for step in range(3)])
     assert labels.mean() > 0.8  # what the warning is of
     warn_of_corpus(shards, pairs=False)
-    assert len(said()) == 1
+    assert len(messages) == 1
 
 
-def test_repeated_documents_are_counted(tmp_path, said):
+def test_repeated_documents_are_counted(tmp_path, messages):
     pairs = [f"the cat {word}\na {word} dog" for word in ("runs", "sees", "sat", "is")]
     prepared(tmp_path, [*pairs * 3, "a tree\na sun"])
-    assert said() == ["8 of 13 documents repeat another"]
+    (warning,) = messages
+    check_named(warning, "8 of 13 documents")
     warn_of_corpus(kbert.open_shards(tmp_path / "shards"))
-    assert said()[1:] == said()[:1]
+    assert messages == [warning, warning]
 
 
-def test_duplicate_leaked_and_cut_examples_are_reported(small, said):
+def test_duplicate_leaked_and_cut_examples_are_reported(small, messages):
     """Duplicates, dev data of the training data, texts that are all cut: a line each."""
     bert = small_bert(small.replace(num_hidden_layers=1), "encoder")
     train = [(f"the {word} runs", n % 2) for n, word in enumerate(VOCABULARY[60:67])] * 3
     dev = train[:2] + [(f"a {word} sat", 1) for word in VOCABULARY[60:70]]
     data = {"train": train, "dev": dev, "max_length": 4, "callbacks": [Beginning()]}
-    with pytest.raises(RuntimeError, match="begun"):
+    with raises(RuntimeError, "begun"):
         kbert.finetune(bert, "classify", **data, **SETTINGS)
-    lines = [line for line in said() if "first weights" not in line]
-    assert lines[:-3] == [  # the last three say what is learned
-        "train: 14 of 21 records repeat the text of another",
-        "dev: 2 of 12 records have a text of the training data: their metrics do not show how the "
-        "model does on new texts",
-        "train: all 21 texts cut to 4 tokens: max_length= sets the limit",
-        "dev: all 12 texts cut to 4 tokens: max_length= sets the limit",
-    ]
+    check_logged(messages, "train", "14 of 21")
+    check_logged(messages, "dev", "2 of 12")
+    check_logged(messages, "train", "all 21", "4 tokens", "max_length=")
+    check_logged(messages, "dev", "all 12", "4 tokens", "max_length=")
 
 
 def test_max_length_above_positions_is_refused(small):
     bert = small_bert(small.replace(num_hidden_layers=1), "classifier")
-    most = f"max_length must be at most {small.max_position_embeddings}, as many tokens as the"
     for call in (
         lambda: kbert.finetune(bert, "classify", train=ROWS, max_length=1000, **SETTINGS),
         lambda: kbert.evaluate(bert, "classify", ROWS, max_length=1000),
         lambda: kbert.embed(bert, "a cat", max_length=1000),
     ):
-        with pytest.raises(ValueError, match=most):
+        with raises(ValueError, "max_length", small.max_position_embeddings):
             call()
 
 

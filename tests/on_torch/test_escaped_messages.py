@@ -86,7 +86,8 @@ def test_labels_are_escaped(bert, tmp_path):
         assert "\x1b" not in "".join(traceback.format_exception(raised.value))
 
 
-def test_warnings_are_escaped(capsys, caplog):
+def test_warnings_are_escaped(capsys, messages):
     """As in a program without handlers for the log: Python prints warnings as they are."""
     logging.getLogger("kbert").warning("%s lacks %d of %s", NASTY, 3, NASTY)
-    assert "lacks 3 of" in caplog.text and "\x1b" not in caplog.text
+    (warning,) = messages
+    assert "lacks 3 of" in warning and "\x1b" not in warning

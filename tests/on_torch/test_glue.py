@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
+from helpers.errors import check_logged, raises
 from helpers.interrupted_run import Crash
 from helpers.small_berts import small_bert
 
@@ -90,42 +90,42 @@ def test_sst_2_without_a_header(shared):
         (
             "RTE",
             ("sentence1", "first"),
-            "line 1: expected a header of RTE with sentence1, sentence2, label between",
+            ["line 1", "RTE", "sentence1, sentence2, label"],
         ),
         (
             "RTE",
             ("\tnot_entailment", "\tmaybe"),
-            "line 3: label must be one of entailment, not_ent",
+            ["line 3", "label", "entailment, not_ent", "'maybe'"],
         ),
-        ("STS-B", ("none\tnone", "none"), "line 2: expected 10 columns for STS-B, got 9"),
-        ("CoLA", ("gj04\t0", "gj04\tgood"), "line 1: label must be one of 0, 1, got 'good'"),
-        ("CoLA", ("gj04\t", "gj04\tx\t"), "line 1: expected 4 columns for CoLA, got 5"),
+        ("STS-B", ("none\tnone", "none"), ["line 2", "10 columns", "STS-B", "got 9"]),
+        ("CoLA", ("gj04\t0", "gj04\tgood"), ["line 1", "label", "0, 1", "'good'"]),
+        ("CoLA", ("gj04\t", "gj04\tx\t"), ["line 1", "4 columns", "CoLA", "got 5"]),
         (
             "QQP",
             ("2\t3", "2"),
-            "line 2: expected 6 columns for QQP, got 5 (and 10 more such lines)",
+            ["line 2", "6 columns", "QQP", "got 5", "10 more"],
         ),
     ],
 )
 def test_bad_glue_file_is_named_with_its_line(data, tmp_path, name, change, said):
     text = (data / name / "dev.tsv").read_text(encoding="utf-8").replace(*change)
     (tmp_path / "dev.tsv").write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'dev.tsv'}, {said}")):
+    with raises(ValueError, tmp_path / "dev.tsv", *said):
         read_file(TASKS[name], tmp_path / "dev.tsv")
 
 
-def test_qqps_few_broken_lines_are_left_out(data, tmp_path, caplog):
+def test_qqps_few_broken_lines_are_left_out(data, tmp_path, messages):
     text = (data / "QQP" / "dev.tsv").read_text(encoding="utf-8")
     (tmp_path / "dev.tsv").write_text(text + "1\t2\t3\tcat\n", encoding="utf-8")
     assert len(read_file(TASKS["QQP"], tmp_path / "dev.tsv")) == 11
-    assert "1 lines left out" in caplog.text and "line 13: expected 6 columns" in caplog.text
+    check_logged(messages, "line 13", "6 columns")
 
 
 def test_glue_tasks_are_found_by_name():
     assert [task.name for task in find_tasks("mnli,sst2")] == ["SST-2", "MNLI"]
     assert len(find_tasks("all")) == 9
     for wrong in ("mnli,snli", "", []):
-        with pytest.raises(ValueError, match="tasks must be all, or of CoLA, SST-2, MRPC"):
+        with raises(ValueError, "tasks", "CoLA, SST-2, MRPC"):
             find_tasks(wrong)
 
 
@@ -168,10 +168,10 @@ def test_glue_grid_runs_one_seed_and_the_best_all(bert, data, tmp_path, pretende
     older.write_text(json.dumps(saved))
     again = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=5)
     assert len(pretended) == 22 and len(again.metrics[0].values) == 5
-    with pytest.raises(ValueError, match="was made with other options"):
+    with raises(ValueError, "options"):
         kbert.glue(bert, data, output=tmp_path, tasks="mrpc", max_length=9)
     write_task(tmp_path / "other", "MRPC", 12)
-    with pytest.raises(ValueError, match="was made with other data"):
+    with raises(ValueError, "data"):
         kbert.glue(bert, tmp_path / "other", output=tmp_path, tasks="mrpc")
 
 
@@ -218,7 +218,7 @@ def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
     def crashing(*arguments, **given):
         return finetuning.finetune(*arguments, callbacks=[Crash(2)], **given)
 
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
+    with monkeypatch.context() as patch, raises(RuntimeError, "crash"):
         patch.setattr(runs, "finetune", crashing)
         kbert.glue(bert, data, output=tmp_path / "run", **options)
     run = tmp_path / "run" / "MNLI" / "batch4-rate0.001-epochs1-seed0"
@@ -239,13 +239,13 @@ def test_interrupted_glue_run_resumes(bert, data, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"learning_rate": 1e-5}, "glue has no option 'learning_rate': .* learning_rates"),
-        ({"keep_best": True}, "glue has no option 'keep_best': its runs are the paper's"),
-        ({"epochs": []}, "epochs must be one number or more, in a list, got"),
-        ({"seeds": 0}, "seeds must be"),
-        ({"max_length": 0}, "max_length must be a whole number of at least 1"),
+        ({"learning_rate": 1e-5}, ("glue", "'learning_rate'", "learning_rates")),
+        ({"keep_best": True}, ("glue", "'keep_best'")),
+        ({"epochs": []}, ("epochs",)),
+        ({"seeds": 0}, ("seeds",)),
+        ({"max_length": 0}, ("max_length", "1")),
     ],
 )
 def test_options_fixed_by_the_protocol_are_refused(bert, data, tmp_path, options, said):
-    with pytest.raises(ValueError, match=said):
+    with raises(ValueError, *said):
         kbert.glue(bert, data, output=tmp_path, **options)

@@ -8,11 +8,11 @@ import socket
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.labelled_texts import QUIET, SETTINGS, tune, write_source
 from huggingface_hub import ModelCard
 
 import kbert
-from kbert.checkpoints.adapters import peft_folder
 from kbert.hub import fetching
 from kbert.tasks.finetuning.run_request import request_finetuning
 from kbert.tasks.finetuning.settings import FinetuningSettings
@@ -96,7 +96,7 @@ def test_run_of_a_loaded_model_resumes_from_its_name(hub, folder, tmp_path):
         np.testing.assert_array_equal(array, weights(whole.bert)[name])
     tune(folder, tmp_path / "other", scaled(bert), epochs=1)
     copy = begun(tmp_path / "other", tmp_path / "changed")
-    with pytest.raises(ValueError, match=r"source: the run has .*, now "):
+    with raises(ValueError, "source"):
         kbert.resume(copy, **QUIET)  # the name has other weights
     again = kbert.resume(copy, source=bert, **QUIET)
     assert again.metrics == kbert.resume(tmp_path / "other", **QUIET).metrics
@@ -109,7 +109,7 @@ def test_folder_in_a_cache_is_pinned_and_other_folders_stay_paths(hub, folder, p
         assert fetching.pin(path) == f"hf://org/base@{commit}"
     for path in (folder / "source", cached / "model.safetensors"):
         assert fetching.pin(path) == str(path)
-    with pytest.raises(FileNotFoundError, match="not there"):
+    with raises(FileNotFoundError, "not there"):
         fetching.pin(tmp_path / "not there")
     assert places(plain.folder)["source"] == str(folder / "source")
     card = ModelCard.load(plain.folder / "model/README.md")
@@ -195,4 +195,6 @@ def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder,
         assert plan.data_paths["source"] == place
         assert plan.model.source.source == f"hf://org/base@{commit}"
         bert = dataclasses.replace(plan.model.source, adapter=plan.model.adapter)
-        assert peft_folder._config(bert, plan.model.adapter)["revision"] == commit
+        kbert.save(bert, tmp_path / "again", format="peft")
+        saved = json.loads((tmp_path / "again/adapter_config.json").read_text())
+        assert saved["revision"] == commit

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
+from helpers.errors import check_logged, raises
 from helpers.interrupted_run import Crash
 from helpers.labelled_texts import QUIET, tune, write_source
 from helpers.marks import full
@@ -174,16 +175,16 @@ def test_last_weights_are_kept_without_keep_best(folder, tmp_path, evaluations):
 )
 def test_patience_survives_a_kill(folder, tmp_path, evaluations, ends, options):
     evaluations(*SCORES)
-    with pytest.raises(RuntimeError, match=r"killed|crash"):
+    with pytest.raises(RuntimeError):
         tune(folder, tmp_path / "run", callbacks=[ends], **PATIENCE | options)
     again = kbert.resume(tmp_path / "run", **QUIET)
     assert again.history.stopped.startswith(STOPPED) and again.metrics["loss"] == 0.4
 
 
 def test_patience_without_dev_data_is_refused(folder, tmp_path):
-    with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev"):
+    with raises(ValueError, "patience", "got none"):
         tune(folder, tmp_path / "run", dev=None, patience=2)
-    with pytest.raises(ValueError, match="patience must go with dev data, got none: give dev or"):
+    with raises(ValueError, "patience", "got none"):
         pretrained(folder, tmp_path / "run", 3, dev_ratio=0.0, patience=2)
     assert not (tmp_path / "run").exists()
 
@@ -200,7 +201,7 @@ def damaged(run, step: int):
 
 @pytest.mark.full
 def test_damaged_best_state_falls_back_to_second_best(
-    folder, tmp_path, evaluations, monkeypatch, caplog
+    folder, tmp_path, evaluations, monkeypatch, messages
 ):
     evaluations((0.75,), (0.5,), *[(0.625,)] * 9)  # the losses as they are
     tune(folder, tmp_path / "run", keep_checkpoints=True, save_every=3)
@@ -209,23 +210,20 @@ def test_damaged_best_state_falls_back_to_second_best(
     figures = evaluate(again.bert, "classify", folder / "dev.tsv")
     assert again.metrics["loss"] == pytest.approx(figures["loss"], rel=1e-5)
     assert again.metrics["accuracy"] == 0.625  # of the evaluation after update 9
-    assert "step-00000003.safetensors is damaged" in caplog.text
-    assert "the weights of step 3 had the best score" in caplog.text
-    assert "the result has the weights and metrics of step 9" in caplog.text
+    check_logged(messages, "step-00000003.safetensors")
+    check_logged(messages, "step 3", "step 9")
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["weights_of_update"] == 9 and result["metrics"] == again.metrics
 
 
 @pytest.mark.full
-def test_without_whole_scored_state_last_weights_are_scored(folder, tmp_path, caplog):
+def test_without_whole_scored_state_last_weights_are_scored(folder, tmp_path, messages):
     options = {"evaluate_every": 4, "save_every": 1, "keep_checkpoints": True}
     tune(folder, tmp_path / "run", callbacks=[Stops(5)], **options)
     run = damaged(tmp_path / "run", 4)
     again = kbert.resume(run, callbacks=[Stops(1)], **QUIET)
     assert again.history.updates[-1]["step"] == 6
-    assert (
-        "no intact state has them: the result has the weights and metrics of step 6" in caplog.text
-    )
+    check_logged(messages, "step 6")
     figures = evaluate(again.bert, "classify", folder / "dev.tsv")
     assert again.metrics == pytest.approx(figures, rel=1e-5)
 

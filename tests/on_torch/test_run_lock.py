@@ -8,6 +8,7 @@ import time
 import keras
 import pytest
 from helpers.command_line import kbert as kbert_command
+from helpers.errors import raises
 from helpers.interrupted_run import Crash
 from helpers.labelled_texts import QUIET, tune
 from helpers.marks import full, nightly
@@ -31,7 +32,7 @@ with lock_folder(Path(sys.argv[1])):
 @pytest.mark.full
 def test_run_is_trained_by_one_process_at_a_time(labelled, tmp_path, capsys):
     run = tmp_path / "crashed"
-    with pytest.raises(RuntimeError, match="crash"):
+    with raises(RuntimeError, "crash"):
         tune(labelled, run, epochs=2, save_every=2, callbacks=[Crash(5)])
     process = subprocess.Popen([sys.executable, "-c", HOLD, run], stdout=subprocess.PIPE, text=True)
     try:
@@ -50,7 +51,7 @@ def test_run_is_trained_by_one_process_at_a_time(labelled, tmp_path, capsys):
 
 def test_two_runs_cannot_begin_in_one_folder(tmp_path):
     (tmp_path / "run").mkdir()
-    with lock_folder(tmp_path / "run"), pytest.raises(BlockingIOError, match="another process"):
+    with lock_folder(tmp_path / "run"), raises(BlockingIOError, "another process"):
         RunFolder.create(tmp_path / "run", {}, {})
     RunFolder.create(tmp_path / "run", {}, {})
 

@@ -8,6 +8,7 @@ import sys
 
 import keras
 import pytest
+from helpers.errors import raises
 from helpers.interrupted_run import Crash
 from helpers.labelled_texts import QUIET, tune
 
@@ -77,7 +78,7 @@ def test_error_in_the_page_changes_nothing_of_the_run(whole, labelled, tmp_path,
 
 @pytest.mark.full
 def test_resumed_page_ends_as_that_of_a_run_that_never_stopped(whole, labelled, tmp_path):
-    with pytest.raises(RuntimeError, match="crash"):
+    with raises(RuntimeError, "crash"):
         tune(labelled, tmp_path / "run", callbacks=[Crash(7)], save_every=3)
     page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
     assert "Interrupted" in page and "kbert.resume(&#x27;run&#x27;)" in page
@@ -94,7 +95,7 @@ def test_resumed_page_ends_as_that_of_a_run_that_never_stopped(whole, labelled, 
 
 @pytest.mark.full
 def test_run_without_examples_stays_without_when_resumed(labelled, tmp_path):
-    with pytest.raises(RuntimeError, match="crash"):
+    with raises(RuntimeError, "crash"):
         tune(labelled, tmp_path / "run", callbacks=[Crash(4)], report_examples=False)
     kbert.resume(tmp_path / "run", **QUIET)
     page = (tmp_path / "run/report.html").read_text(encoding="utf-8")

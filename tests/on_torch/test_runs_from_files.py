@@ -58,7 +58,7 @@ def test_file_is_the_run_of_python_and_of_its_own_settings(capsys, folder, monke
     assert read_run(folder / "again") == expected
 
     done = run(capsys, "finetune", "--settings", "run.yaml")
-    assert done.status == 2 and "run (output in run.yaml) holds a finished run" in done.err
+    assert done.status == 2 and "output in run.yaml" in done.err
 
 
 def test_own_settings_have_what_the_user_gave(capsys, folder, monkeypatch):

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
+from helpers.errors import check_logged, raises
 from helpers.interrupted_run import Copies, assert_states_equal
 from helpers.labelled_texts import QUIET, read_texts, tune
 from keras import ops
@@ -115,27 +116,27 @@ def test_resumed_run_is_bit_equal_with_the_same_functions(whole, tmp_path):
 
 def test_resumed_run_asks_for_its_functions(whole, tmp_path, capsys):
     output = shutil.copytree(whole.folder.parent / "crashed", tmp_path / "run")
-    call = r"kbert\.resume\(.*run', loss=focal_loss, metrics=\[error_rate, recalls, "
-    with pytest.raises(ValueError, match=call):
+    call = ("kbert.resume(", "loss=focal_loss, metrics=[error_rate, recalls, ")
+    with raises(ValueError, *call):
         kbert.resume(output, **QUIET)
-    with pytest.raises(ValueError, match=r"metrics=\["):
+    with raises(ValueError, "metrics=["):
         kbert.resume(output, loss=focal_loss, **QUIET)
-    with pytest.raises(ValueError, match=r"loss.function: .*focal.*now .*other"):
+    with raises(ValueError, "loss.function", "focal", "other"):
         kbert.resume(output, loss=other_loss, **QUIET)
     printed = kbert_command(capsys, "finetune", "--resume", output)
     assert printed.status == 2 and "loss=focal_loss" in printed.err
     assert printed.err.count("\n") == 1
 
 
-def test_run_on_data_in_memory_asks_for_all_that_it_needs(labelled, tmp_path, capsys, caplog):
+def test_run_on_data_in_memory_asks_for_all_that_it_needs(labelled, tmp_path, capsys, messages):
     """The advice of each error leads to a resumed run, whatever was in memory."""
     data = {name: read_texts(labelled / f"{name}.tsv") for name in ("train", "dev")}
     copies = Copies(tmp_path / "whole", tmp_path / "run", 8, state=6)
     whole = tune(labelled, tmp_path / "whole", callbacks=[copies], **LONG, **OWN, **data)
     output, functions = tmp_path / "run", {"loss": focal_loss, "metrics": OWN["metrics"]}
-    call = r"kbert\.resume\(.*run', train=…, dev=…, loss=focal_loss, metrics=\[error_rate, recalls"
+    call = ("kbert.resume(", "train=…, dev=…, loss=focal_loss, metrics=[error_rate, recalls")
     for given in ({}, functions, functions | {"train": data["train"]}):
-        with pytest.raises(ValueError, match=call):
+        with raises(ValueError, *call):
             kbert.resume(output, **given, **QUIET)
     printed = kbert_command(capsys, "finetune", "--resume", output)
     assert printed.status == 2 and "train=…, dev=…, loss=focal_loss" in printed.err
@@ -144,7 +145,7 @@ def test_run_on_data_in_memory_asks_for_all_that_it_needs(labelled, tmp_path, ca
 
     done = kbert.resume(output, **functions, **data, **QUIET)
     assert done.metrics == whole.metrics
-    assert f"{output}: training continues after step 6 of 12" in caplog.text
+    check_logged(messages, output, "step 6 of 12")
 
 
 def across_classes(labels, logits):
@@ -167,34 +168,34 @@ PROBABILITIES = keras.metrics.MeanMetricWrapper(keras.losses.sparse_categorical_
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"loss": lambda labels, logits: labels}, "loss.*def"),
-        ({"loss": keras.losses.BinaryCrossentropy()}, "loss.*from_logits=True"),
-        ({"loss": keras.losses.Huber(delta=0.5)}, "loss.*Huber"),
-        ({"loss": keras.losses.Huber}, "loss.*Huber.*call it"),
-        ({"loss": keras.losses.MeanSquaredError(reduction="sum")}, "loss.*reduction"),
-        ({"loss": "huber"}, "loss must be cross_entropy.*classify.*huber"),
-        ({"loss": keras.losses.CategoricalCrossentropy}, "CategoricalCrossentropy"),
-        ({"loss": focal_loss, "label_smoothing": 0.1}, "label_smoothing.*focal_loss"),
-        ({"loss": np.mean}, "loss: mean failed"),
-        ({"loss": across_classes, "batch_size": 2}, "loss: across_classes failed"),
-        ({"loss": keras.losses.MeanSquaredError()}, "loss: mean_squared_error failed"),
-        ({"loss": keras.losses.CategoricalGeneralizedCrossEntropy()}, "loss.*probabilities"),
-        ({"loss": keras.losses.Circle()}, "loss.*Circle.*embeddings"),
-        ({"loss": logarithm}, "loss: logarithm must be finite"),
-        ({"metrics": [nothing]}, "metrics: nothing failed.*empty"),
-        ({"metrics": [PROBABILITIES]}, "metrics.*MeanMetricWrapper.*from_logits"),
-        ({"metrics": [keras.metrics.AUC()]}, "metrics.*AUC.*from_logits"),
-        ({"metrics": [keras.metrics.Precision()]}, "metrics.*Precision.*threshold"),
-        ({"metrics": ["accuracy"]}, "metrics must"),
-        ({"metrics": focal_loss}, "metrics must"),
-        ({"metrics": [keras.metrics.F1Score()]}, "metrics: f1_score.*one number, got 2"),
-        ({"metrics": [error_rate], "dev": None}, "metrics must go with dev"),
-        ({"score": "f2"}, "score must be one of loss, accuracy, f1, matthews, got 'f2'"),
-        ({"score": "accuracy", "dev": None}, "score must go with dev"),
+        ({"loss": lambda labels, logits: labels}, ("loss", "def")),
+        ({"loss": keras.losses.BinaryCrossentropy()}, ("loss", "from_logits=True")),
+        ({"loss": keras.losses.Huber(delta=0.5)}, ("loss", "Huber")),
+        ({"loss": keras.losses.Huber}, ("loss", "Huber")),
+        ({"loss": keras.losses.MeanSquaredError(reduction="sum")}, ("loss", "reduction")),
+        ({"loss": "huber"}, ("loss", "cross_entropy", "classify", "huber")),
+        ({"loss": keras.losses.CategoricalCrossentropy}, ("CategoricalCrossentropy",)),
+        ({"loss": focal_loss, "label_smoothing": 0.1}, ("label_smoothing", "focal_loss")),
+        ({"loss": np.mean}, ("loss", "mean")),
+        ({"loss": across_classes, "batch_size": 2}, ("loss", "across_classes")),
+        ({"loss": keras.losses.MeanSquaredError()}, ("loss", "mean_squared_error")),
+        ({"loss": keras.losses.CategoricalGeneralizedCrossEntropy()}, ("loss", "probabilities")),
+        ({"loss": keras.losses.Circle()}, ("loss", "Circle", "embeddings")),
+        ({"loss": logarithm}, ("loss", "logarithm")),
+        ({"metrics": [nothing]}, ("metrics", "nothing")),
+        ({"metrics": [PROBABILITIES]}, ("metrics", "MeanMetricWrapper", "from_logits")),
+        ({"metrics": [keras.metrics.AUC()]}, ("metrics", "AUC", "from_logits")),
+        ({"metrics": [keras.metrics.Precision()]}, ("metrics", "Precision", "threshold")),
+        ({"metrics": ["accuracy"]}, ("metrics",)),
+        ({"metrics": focal_loss}, ("metrics",)),
+        ({"metrics": [keras.metrics.F1Score()]}, ("metrics", "f1_score", "got 2")),
+        ({"metrics": [error_rate], "dev": None}, ("metrics",)),
+        ({"score": "f2"}, ("score", "loss, accuracy, f1, matthews", "'f2'")),
+        ({"score": "accuracy", "dev": None}, ("score",)),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_the_run(labelled, tmp_path, options, named):
-    with pytest.raises(ValueError, match=named) as error:
+    with raises(ValueError, *named) as error:
         tune(labelled, tmp_path / "run", **options)
     assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
 
@@ -208,8 +209,8 @@ def failing(labels, logits):
 
 
 def test_metric_with_a_tasks_name_or_an_error_is_refused(labelled, tmp_path):
-    for metric, named in ((accuracy, "'accuracy'"), (failing, "failing failed.*KeyError")):
-        with pytest.raises(ValueError, match=f"metrics: .*{named}"):
+    for metric, named in ((accuracy, ["'accuracy'"]), (failing, ["failing", "KeyError"])):
+        with raises(ValueError, "metrics", *named):
             tune(labelled, tmp_path / "run", metrics=[metric])
     assert not (tmp_path / "run").exists()
 
@@ -287,5 +288,5 @@ def test_resume_names_the_argument_of_a_source_that_moved(labelled, tmp_path):
     kbert.finetune(source, "classify", epochs=1, **data, **QUIET)
     (tmp_path / "run" / "result.json").unlink()
     shutil.move(source, tmp_path / "elsewhere")
-    with pytest.raises(FileNotFoundError, match="source="):
+    with raises(FileNotFoundError, "source="):
         kbert.resume(tmp_path / "run", **QUIET)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.peer_outputs import compute
 from helpers.peer_vector_losses import SCALE
 from helpers.sizes import FILES
@@ -117,7 +118,7 @@ def test_default_prompt_is_used_in_training(source):
     assert done.bert.sentence == sentence
     layers = (SentenceDense(np.ones((24, 5), "float32")),)
     dense = dataclasses.replace(bert, sentence=kbert.SentenceSettings("max", True, dense=layers))
-    with pytest.raises(ValueError, match="with dense layers after the pooling cannot be trained"):
+    with raises(ValueError, "dense"):
         kbert.finetune(dense, "embed", train=scored(9, 3), **OPTIONS)
 
 

@@ -75,6 +75,7 @@ def test_letters_are_letters_on_a_machine_without_fonts(tmp_path):
     assert run_letters(tmp_path) == (["True", "True", "False"], "")
 
 
+@pytest.mark.full
 def test_the_users_own_fontconfig_counts_more(tmp_path):
     """Also the proof that the test above can fail: with no font at all, all letters are boxes."""
     told, _ = run_letters(tmp_path, FONTCONFIG_FILE=str(tmp_path / "fonts.conf"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import kbert as run_kbert
+from helpers.errors import raises
 from helpers.live_pages import own_code
 from helpers.page_elements import Elements
 from helpers.sizes import SIZES
@@ -277,21 +278,21 @@ def test_bad_explore_options_are_one_line(tmp_path, monkeypatch):
 
     sequential = keras.Sequential([keras.layers.Dense(3)])
     for source, said in (
-        ("basse", "unknown preset 'basse'.*no checkpoint is at"),
-        (7, "explore needs .* got int"),
-        ([], "got list"),
-        (sequential, "functional"),
+        ("basse", ("'basse'",)),
+        (7, ("int",)),
+        ([], ("list",)),
+        (sequential, ("functional",)),
     ):
-        with pytest.raises(ValueError, match=said):
+        with raises(ValueError, *said):
             kbert.explore(source)
-    with pytest.raises(ValueError, match=r"must end in \.html"):
+    with raises(ValueError, ".html"):
         kbert.explore("tiny", tmp_path / "x.txt")
-    with pytest.raises(ValueError, match="batch_size must be a whole number"):
+    with raises(ValueError, "batch_size"):
         kbert.explore("tiny", batch_size=0)
-    with pytest.raises(FileNotFoundError, match="no such folder"):
+    with raises(FileNotFoundError, "nowhere"):
         kbert.explore("tiny", tmp_path / "none" / "x.html")
     monkeypatch.setattr(explore_module.os, "access", lambda path, mode: False)
-    with pytest.raises(PermissionError, match="cannot write"):
+    with raises(PermissionError, "page.html"):
         kbert.explore("tiny", tmp_path / "x.html")
     assert list(tmp_path.iterdir()) == []
 
@@ -308,7 +309,7 @@ def test_command_line_options_set_the_first_view(tmp_path, capsys):
 @pytest.mark.parametrize("option", ["--head qa", "--seq-len 5", "--dtype float16"])
 def test_checkpoint_sets_its_own_head(checkpoint, capsys, option):
     done = run_kbert(capsys, "explore", checkpoint[0], "-o", "x.html", *option.split())
-    assert done.status == 2 and "goes with a configuration, got a checkpoint" in done.err
+    assert done.status == 2 and "a checkpoint" in done.err
 
 
 def test_no_two_functions_of_the_page_have_one_name():
@@ -360,9 +361,9 @@ def test_a_page_has_only_the_scripts_that_its_data_can_need(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("start", 5), ("start", None), ("title", 5), ("beside", "no")]
+    ("name", "value"), [(("start",), 5), (("start",), None), (("title",), 5), (("beside",), "no")]
 )
 def test_options_of_another_type_are_refused_by_name(tmp_path, name, value):
-    with pytest.raises(ValueError, match=name):
+    with raises(ValueError, *name):
         kbert.explore("tiny", tmp_path / "x.html", **{name: value})
     assert not list(tmp_path.iterdir())

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.errors import check_named, raises
 
 import kbert
 
@@ -72,7 +73,13 @@ def test_every_step_follows_from_the_step_before_it(page, checkpoint):
     np.testing.assert_allclose(page.tensor(f"{attention}-Add"), mixed + before, atol=1e-5)
 
 
-@pytest.mark.parametrize("before", ["", NO_WEBASSEMBLY], ids=["webassembly", "plain"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="webassembly"),
+        pytest.param(NO_WEBASSEMBLY, id="plain", marks=pytest.mark.full),
+    ],
+)
 def test_hidden_states_are_those_of_the_model(html, checkpoint, before):
     page = Page(html, before)
     bert = kbert.load(checkpoint)
@@ -196,6 +203,7 @@ def test_labels_stand_in_kberts_order(head, problem, tmp_path):
         )
 
 
+@pytest.mark.full
 def test_an_answer_is_of_the_second_text_alone(tmp_path):
     folder = write_live_checkpoint(tmp_path / "model", "qa")
     for texts in (("the dog", "it was \U0001f600 tired [MASK] mat"), ("a", "dog")):
@@ -226,10 +234,10 @@ def test_candidates_are_tokens_of_the_vocabulary(tmp_path):
 @pytest.mark.parametrize(
     ("sizes", "texts", "word"),
     [
-        ({"type_vocab_size": 1}, ("a", "dog"), "type_vocab_size"),
-        ({"vocab_size": 20}, ("a dog z",), "vocab_size"),
-        ({"max_position_embeddings": 2}, ("a", "dog"), "least 3"),
-        ({}, ("a [PAD] dog",), "PAD"),
+        ({"type_vocab_size": 1}, ("a", "dog"), ("type_vocab_size",)),
+        ({"vocab_size": 20}, ("a dog z",), ("vocab_size",)),
+        ({"max_position_embeddings": 2}, ("a", "dog"), ("3",)),
+        ({}, ("a [PAD] dog",), ("PAD",)),
     ],
 )
 def test_what_kbert_refuses_the_page_refuses(sizes, texts, word, tmp_path):
@@ -238,13 +246,13 @@ def test_what_kbert_refuses_the_page_refuses(sizes, texts, word, tmp_path):
     request = dict(zip(("text", "pair"), texts, strict=False))
     with pytest.raises(ValueError):
         Tracer(open_model(folder)).trace(request)
-    with pytest.raises(JSEvalException, match=word):
+    with raises(JSEvalException, *word):
         page.run(*texts)
     assert page.run("a")["tokens"][0]["text"] == "[CLS]"
 
 
 @pytest.mark.parametrize("precision", ["int8", "float16", "float32"])
-def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path, caplog):
+def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path, messages):
     from safetensors.numpy import load_file, save_file
 
     folder = write_live_checkpoint(tmp_path / "model")
@@ -253,14 +261,14 @@ def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path, ca
     name = next(name for name in weights if name.endswith("layer.1.intermediate.dense.weight"))
     weights[name][3, 5] = np.nan
     save_file(weights, path)
-    with pytest.raises(ValueError, match="Encoder-2-FeedForward/intermediate"):
+    with raises(ValueError, "Encoder-2-FeedForward/intermediate"):
         kbert.explore(folder, weights=precision)
     assert 'id="weights"' not in kbert.explore(folder, tmp_path / "page.html").html
-    assert "--serve" not in caplog.text  # it would refuse them too
+    assert "--serve" not in "".join(messages)  # it would refuse them too
     weights[name][3, 5] = 1e6
     save_file(weights, path)
     if precision == "float16":
-        with pytest.raises(ValueError, match="float32"):
+        with raises(ValueError, "float32"):
             kbert.explore(folder, weights=precision)
 
 
@@ -312,11 +320,12 @@ def test_heads_are_those_of_the_model(head, tmp_path):
         np.testing.assert_allclose(outputs["vector"], vector, atol=1e-5)
 
 
+@pytest.mark.full
 def test_weights_beside_a_page_are_written_with_it(checkpoint, tmp_path):
     output = tmp_path / "page.html"
     beside = tmp_path / "page.weights.js"
     beside.write_text("mine")
-    with pytest.raises(FileExistsError, match=r"page\.weights\.js"):
+    with raises(FileExistsError, "page.weights.js"):
         kbert.explore(checkpoint, output, beside=True)
     assert beside.read_text() == "mine" and not output.exists()
     beside.unlink()
@@ -330,29 +339,29 @@ def test_weights_beside_a_page_are_written_with_it(checkpoint, tmp_path):
 
 
 def test_impossible_weights_are_refused_by_name(checkpoint, tmp_path):
-    with pytest.raises(ValueError, match="int4"):
+    with raises(ValueError, "int4"):
         kbert.explore(checkpoint, weights="int4")
-    with pytest.raises(ValueError, match="base"):
+    with raises(ValueError, "base"):
         kbert.explore("base", weights="int8")
-    with pytest.raises(ValueError, match="output"):
+    with raises(ValueError, "output"):
         kbert.explore(checkpoint, beside=True)
     (checkpoint / "vocab.txt").rename(checkpoint / "other.txt")
     try:
-        with pytest.raises(ValueError, match="vocabulary"):
+        with raises(ValueError, "vocabulary"):
             kbert.explore(checkpoint, weights="int8")
     finally:
         (checkpoint / "other.txt").rename(checkpoint / "vocab.txt")
 
 
 def test_a_large_model_has_no_weights_unless_they_are_asked_for(
-    checkpoint, tmp_path, monkeypatch, caplog
+    checkpoint, tmp_path, monkeypatch, messages
 ):
     from kbert.show.explorer.live import weight_options
 
     monkeypatch.setattr(weight_options, "MOST_INSIDE", 1000)
     page = kbert.explore(checkpoint, tmp_path / "page.html")
     assert 'id="weights"' not in page.html
-    (record,) = [one for one in caplog.records if "--beside" in one.message]
-    assert "--weights" in record.message and "--serve" in record.message
+    (line,) = [line for line in messages if "--beside" in line]
+    check_named(line, "--weights", "--serve")
     asked = kbert.explore(checkpoint, tmp_path / "page.html", weights="int8")
     assert 'id="weights"' in asked.html

@@ -21,7 +21,6 @@ POINTS = [
     if not 0xD800 <= number < 0xE000 and number not in UNASSIGNED_PLANES
 ]
 RULES = [(True, None, True), (False, None, False), (True, False, False), (False, True, True)]
-COMMON_RULES = [(True, None, True), (False, None, True)]
 LINES = [
     "Größe zählt nicht, naïve CAFÉ; ﬁn",
     "東京 12日、日本語 한국어 각",
@@ -43,7 +42,7 @@ def context():
     return start_v8()
 
 
-def make_tokenizer(lowercase, strip_accents, chinese):
+def make_tokenizer(lowercase, strip_accents, chinese, points=POINTS):
     """A vocabulary of every character that a text can become, so that ids show each one."""
     normalizer = tokenizers.normalizers.BertNormalizer(
         clean_text=True,
@@ -51,7 +50,7 @@ def make_tokenizer(lowercase, strip_accents, chinese):
         strip_accents=strip_accents,
         lowercase=lowercase,
     )
-    characters = sorted(set(normalizer.normalize_str("".join(POINTS))) | set("xz"))
+    characters = sorted(set(normalizer.normalize_str("".join(points))) | set("xz"))
     characters = [one for one in characters if not one.isspace()]
     return kbert.Tokenizer.from_vocab(
         [*SPECIAL, *characters, *(f"##{one}" for one in characters)],
@@ -81,11 +80,9 @@ def join_points(points) -> list[str]:
     return [" ".join(words[start : start + 64]) for start in range(0, len(words), 64)]
 
 
-@pytest.mark.parametrize("rules", COMMON_RULES)
-def test_every_code_point_is_read_as_rust_reads_it(context, rules):
-    tokenizer = make_tokenizer(*rules)
-    points = [point for point in POINTS if ord(point) < 0x3400 or ord(point) > 0x10000]
-    points = [point for point in points if ord(point) < 0x20000 or ord(point) % 97 == 0]
+def test_code_points_of_most_scripts_are_read_as_rust_reads_them(context):
+    points = [point for point in POINTS if ord(point) < 0x3400 or ord(point) % 97 == 0]
+    tokenizer = make_tokenizer(*RULES[0], points=[*points, *"".join(LINES)])
     assert find_differences(context, tokenizer, join_points(points) + LINES) == []
 
 

@@ -12,6 +12,7 @@ import urllib.request
 
 import numpy as np
 import pytest
+from helpers.errors import check_logged
 from helpers.small_berts import small_bert
 from numpy.testing import assert_allclose
 
@@ -156,16 +157,17 @@ def test_requests_at_once_each_get_their_own_trace(server):
         assert_allclose(tensors[name], expected.tensors[name], atol=1e-6)
 
 
-def test_failed_computation_is_one_line(server, monkeypatch, caplog):
+def test_failed_computation_is_one_line(server, monkeypatch, messages):
     def fail(request):
         raise RuntimeError("out of\nmemory")
 
     monkeypatch.setattr(server.tracer, "trace", fail)
     status, content = ask(server, body='{"text": "a"}', Content_Type="application/json")
     assert status == 500 and content.count(b"\n") == 1 and b"Traceback" not in content
-    assert "RuntimeError" in caplog.text
+    check_logged(messages, "RuntimeError")
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_the_command_with_one_line(folder):
     command = [sys.executable, "-m", "kbert", "explore", str(folder), "--serve"]
     with subprocess.Popen(

@@ -1,10 +1,10 @@
 """`answer` by the rules of training and `evaluate`: long questions, no answer (run_squad.py's)."""
 
-import logging
 import math
 
 import numpy as np
 import pytest
+from helpers.errors import check_named, raises
 from helpers.marks import full
 from helpers.sample_data import ANSWERED, sample_bert
 from numpy.testing import assert_allclose
@@ -90,6 +90,7 @@ def test_no_answer_threshold_follows_run_squad(bert, stride):
     assert sum((one.text, one.start, one.end) == ("", 0, 0) for one in none) == 3
 
 
+@pytest.mark.full
 def test_answers_match_the_metrics_of_evaluate(reader):
     """Of 38 real questions those with the least odds have the answer that the model gives."""
     records = read_squad(ANSWERED)
@@ -111,16 +112,16 @@ def test_answers_match_the_metrics_of_evaluate(reader):
         assert_allclose(exact, figures[name])
 
 
-def test_long_question_is_truncated_as_in_training(reader, caplog):
+def test_long_question_is_truncated_as_in_training(reader, messages):
     question, context = "who " * 130, "the cat sat on the mat"
-    with caplog.at_level(logging.WARNING, "kbert"):
-        long, short = kbert.answer(reader, [question, "who " * 64], [context] * 2)
+    long, short = kbert.answer(reader, [question, "who " * 64], [context] * 2)
     assert (long.text, long.start) == (short.text, short.start)
     assert_allclose([long.score, long.odds], [short.score, short.odds], rtol=1e-5)
-    assert caplog.messages == ["answer: 1 of 2 questions were cut to 64 tokens"]
+    (warning,) = messages
+    check_named(warning, "answer", "1 of 2", "64")
 
 
 @pytest.mark.parametrize("threshold", [math.nan, "0", True, [1.0]])
 def test_no_answer_threshold_must_be_a_number(bert, threshold):
-    with pytest.raises(ValueError, match="no_answer_threshold must be a number or None, got"):
+    with raises(ValueError, "no_answer_threshold"):
         kbert.answer(bert, "who ?", CONTEXT, no_answer_threshold=threshold)

@@ -4,10 +4,10 @@ import collections
 import csv
 import itertools
 import json
-import re
 
 import numpy as np
 import pytest
+from helpers.errors import check_logged, check_named, raises
 from helpers.peer_tasks import VOCABULARY
 from helpers.sizes import ROOT
 
@@ -124,12 +124,12 @@ ENDINGS = [("some.tsv", "\t"), ("some.csv", ",")]
     ],
 )
 def test_a_header_names_its_columns_in_any_order(
-    write, caplog, name, between, header, row, expected
+    write, messages, name, between, header, row, expected
 ):
     cells = header.split(" ")
     (record,) = CLASSIFY.read(write(f"{between.join(cells)}\n{between.join(row)}\n", name))
     assert record[:3] == expected
-    assert f"{name}, line 1: read as a header: {', '.join(cells)}" in caplog.text
+    check_logged(messages, f"{name}, line 1", ", ".join(cells))
     (record,) = CLASSIFY.read(write(json.dumps(dict(zip(cells, row, strict=True))), "some.jsonl"))
     assert record[:3] == expected
 
@@ -155,12 +155,12 @@ MANY = [(f"text {n}", f"class {n}") for n in range(9)]
         ([("a fine film", "mixed"), *LINES], ["mixed"]),  # a label of the training data
     ],
 )
-def test_rows_without_a_header_are_read_whole_and_not_warned_of(write, caplog, rows, known_labels):
+def test_rows_without_a_header_are_read_whole_with_no_warning(write, messages, rows, known_labels):
     file = write("".join(f"{text},{label}\n" for text, label in rows), "some.csv")
     options = {"known_labels": known_labels} if known_labels else {}
     found = CLASSIFY.read(file, options=ColumnOptions(**options))
     assert [(one.text, one.label) for one in found] == rows
-    assert "header" not in caplog.text
+    assert messages == []
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
@@ -172,7 +172,7 @@ def test_rows_without_a_header_are_read_whole_and_not_warned_of(write, caplog, r
         ("label,when,id,review,who", "when, who"),
     ],
 )
-def test_header_with_unknown_columns_is_taken(write, caplog, header, ignored, count):
+def test_header_with_unknown_columns_is_taken(write, messages, header, ignored, count):
     """`csv.DictReader` is the peer; the columns that are not read are named once."""
     names = header.split(",")
     text = next(name for name in names if name.lower() in ("text", "sentence", "review"))
@@ -188,10 +188,8 @@ def test_header_with_unknown_columns_is_taken(write, caplog, header, ignored, co
     with open(file, newline="") as lines:
         expected = [(row[text], row["label"]) for row in csv.DictReader(lines)]
     assert [(one.text, one.label) for one in CLASSIFY.read(file)] == expected == LINES[:count]
-    said = [record.getMessage() for record in caplog.records]
-    assert [line for line in said if "ignored" in line] == [
-        f"{file}, line 1: these columns are ignored: {ignored}"
-    ]
+    naming = [line for line in messages if line.endswith(f": {ignored}")]
+    assert len(naming) == 1 and f"{file}, line 1" in naming[0]
 
 
 @pytest.mark.parametrize("task", ["classify", "regress", "multilabel"])
@@ -200,57 +198,55 @@ def test_pair_among_single_texts_is_refused_with_file_and_line(write, task, pair
     rows = [{"text": "a cat", "pair": pair, "label": "1"}] * 2
     rows.append({"text": "a cat", "label": "1"} | ({} if pair else {"pair": "a dog"}))
     path = write("\n".join(map(json.dumps, rows)) + "\n", "a.jsonl")
-    with pytest.raises(ValueError, match=r"a\.jsonl, line 3: expected a .* before"):
+    with raises(ValueError, "a.jsonl", "line 3"):
         records_of(task_of(task), path)
 
 
-def test_rows_with_other_columns_are_logged_once(caplog):
+def test_rows_with_other_columns_are_logged_once(messages):
     rows = [{"text": "a", "label": 1}, {"label": 0, "text": "c"}]
-    assert len(CLASSIFY.read(rows)) == 2 and not caplog.records
+    assert len(CLASSIFY.read(rows)) == 2 and not messages
     rows += [{"sentence": "b", "label": 0}, {"review": "d", "class": 1}]
     assert len(CLASSIFY.read(rows)) == 4
-    (record,) = caplog.records
-    line = record.getMessage()
-    assert "[2]" in line and "sentence" in line and "text" in line
+    (line,) = messages
+    check_named(line, "[2]", "sentence", "text")
 
 
 def test_columns_of_rows_can_be_named():
     rows = [{"text": "no", "body": "a", "other": "b", "label": 1, "kind": "x"}]
     (found,) = CLASSIFY.read(rows, "train", ColumnOptions("Body", "other", "kind"))
     assert found[:3] == ("a", "x", "b")
-    with pytest.raises(ValueError, match=r"train\[0\]: there is no column 'bodi', only text, body"):
+    with raises(ValueError, "train[0]", "'bodi'", "text, body"):
         CLASSIFY.read(rows, "train", ColumnOptions("bodi"))
-    with pytest.raises(
-        ValueError, match=r"there is no column '1', .*: give numbers with no_header=True"
-    ):
+    with raises(ValueError, "'1'", "no_header=True"):
         CLASSIFY.read(rows, "train", ColumnOptions(1))
-    with pytest.raises(ValueError, match="both options name the column 'body'"):
+    with raises(ValueError, "'body'"):
         ColumnOptions("body", label="body")
-    with pytest.raises(ValueError, match="text_pair_column must go with text_column"):
+    with raises(ValueError, "text_pair_column", "text_column"):
         ColumnOptions(text_pair="other")
-    with pytest.raises(ValueError, match="columns must be numbers from 1 on where no_header"):
+    with raises(ValueError, "columns", "1", "no_header"):
         ColumnOptions("body", no_header=True)
 
 
 def test_column_that_a_file_without_a_header_lacks_is_answered_with_numbers(write):
     long = "a stirring , funny and finally transporting re-imagining of beauty"
     path = write(f"{long}\t1\n{long}\t0\n", "a.tsv")
-    with pytest.raises(ValueError, match="no header, give numbers, such as text_column='1'") as got:
+    with raises(ValueError, "text_column='1'") as got:
         CLASSIFY.read(path, options=ColumnOptions("text", label="label"))
-    assert "…, 1. If" in str(got.value) and "transporting" not in str(got.value)
+    assert "transporting" not in str(got.value)
     lines = write('{"body": "a", "label": 1}\n', "a.jsonl")
-    with pytest.raises(ValueError, match=r"only body, label$"):
+    with raises(ValueError, "a.jsonl", "'text'", "body, label"):
         CLASSIFY.read(lines, options=ColumnOptions("text"))
 
 
-def test_rows_in_memory_that_cannot_be_read_name_the_way(caplog):
+def test_rows_in_memory_that_cannot_be_read_name_the_way(messages):
     texts, labels = [f"a fine film {n}" for n in range(12)], ["good", "bad"] * 6
-    with pytest.raises(ValueError, match=r"…\. If this is a column, .*\(texts, labels\)"):
+    with raises(ValueError, "train[0]", "(texts, labels)"):
         CLASSIFY.read([texts, labels], "train")
-    with pytest.raises(ValueError, match=r"train\[1\]: .*None.*leave the row out"):
+    with raises(ValueError, "train[1]", "None"):
         CLASSIFY.read([("a", "x"), ("b", None)], "train")
     CLASSIFY.read({"text": texts, "label": labels, "w": texts}, "train")
-    assert caplog.messages == ["train: these columns are ignored: w"]
+    (line,) = messages
+    assert line.startswith("train") and line.endswith(" w")
 
 
 def test_command_line_names_options_and_python_arguments(write):
@@ -266,16 +262,15 @@ def test_command_line_names_options_and_python_arguments(write):
     assert "text_column" not in command
 
 
-def test_unlabelled_rows_are_counted(caplog):
+def test_unlabelled_rows_are_counted(messages):
     records = [Labelled("a", label) for label in ["0", "1"] * 20 + ["-1", "NaN", "nan"]]
     assert CLASSIFY.labels(records) == ("-1", "0", "1", "NaN", "nan")
-    said = [record.getMessage() for record in caplog.records]
     counts = [("-1", 1), ("NaN", 1), ("nan", 1)]
-    for (label, count), message in zip(counts, said, strict=True):
-        assert f"train: the label {label!r} of {count} of 43 records looks like a marker" in message
-    caplog.clear()
+    for (label, count), message in zip(counts, messages, strict=True):
+        check_named(message, "train", repr(label), f"{count} of 43")
+    messages.clear()
     CLASSIFY.labels([Labelled("a", label) for label in ["-1", "0", "1"] * 9])  # a class as others
-    assert not caplog.records
+    assert not messages
     found = CLASSIFY.labels([Labelled("a", label) for label in ("2", "0", "10")])
     assert found == ("0", "2", "10")  # numbers by their value
 
@@ -292,24 +287,18 @@ def test_labels_that_hardly_repeat_are_refused(write):
     with pytest.raises(ValueError) as refused:
         CLASSIFY.read(file)
     said = str(refused.value)
-    assert "the labels must repeat, got 13 different ones in 13 examples" in said
-    assert f"swapped, give {first}. If they are right, give {second}" in said
+    check_named(said, "13 different", "13 examples", first, second)
     assert "regress" not in said and "\n" not in said
     for options, expected in (((2, None, 1), right), ((1, None, 2), swapped)):
         found = CLASSIFY.read(file, options=ColumnOptions(*options, no_header=True))
         assert [(one.text, one.label) for one in found] == expected
     found = CLASSIFY.read(swapped, "train", ColumnOptions("label", None, "text"))
     assert [(one.text, one.label) for one in found] == right
-    with pytest.raises(
-        ValueError, match=r"swapped, give the texts first, as in \(texts, labels\)\."
-    ):
+    with raises(ValueError, "train", "(texts, labels)"):
         CLASSIFY.read(swapped, "train")
     numbers = [("a", "b", str(n % 8)) for n in range(16)]  # half of them: as many as may be
     assert len(CLASSIFY.read(numbers, "train")) == 16 > len(CLASSIFY.read(swapped[:10], "train"))
-    with pytest.raises(
-        ValueError,
-        match=r"first, as in \(texts, second_texts, labels\)\. .*the.* take the task regress",
-    ):
+    with raises(ValueError, "(texts, second_texts, labels)", "regress"):
         CLASSIFY.read(numbers[:15], "train")
     assert len(CLASSIFY.read(file, options=ColumnOptions(known_labels=["film 0"]))) == 13
 
@@ -334,107 +323,103 @@ def test_sst2_is_read(shared):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.tsv", "", "a.tsv: the file is empty. Expected: one example per line"),
-        ("a.tsv", "text\tlabel\n", "a.tsv: expected examples below the header, got none"),
-        ("a.tsv", "good\t1\nno label\n", "line 2: expected 2 columns as before, got 1"),
-        ("a.tsv", "good\t1\nbad\t0\t0\n", "line 2: expected 2 columns as before, got 3"),
-        ("a.tsv", "no label at all\n", "line 1: expected a text, or two, and a label"),
-        ("a.tsv", "a\tb\tc\td\n", "line 1: expected a text, or two, and a label"),
+        ("a.tsv", "", ("a.tsv",)),
+        ("a.tsv", "text\tlabel\n", ("a.tsv", "got none")),
+        ("a.tsv", "good\t1\nno label\n", ("line 2", "2", "got 1")),
+        ("a.tsv", "good\t1\nbad\t0\t0\n", ("line 2", "2", "got 3")),
+        ("a.tsv", "no label at all\n", ("line 1",)),
+        ("a.tsv", "a\tb\tc\td\n", ("line 1",)),
         (
             "a.tsv",
             "good\t1\n\nbad\t\n",
-            'line 3: "column 2" must be a text.*: fill it in',
+            ("line 3", '"column 2"'),
         ),
-        ("a.tsv", "good\t1\n\t0\n", "line 2: \"column 1\" must be a text, got '': fill it in"),
-        ("a.tsv", b"good\t1\ncaf\xe9\t0\n", "line 2: expected UTF-8 text, got byte 0xe9"),
-        ("a.xlsx", b"PK\x03\x04\xff", "a.xlsx: Excel files are not read: save it as .csv"),
-        ("a.csv", "", "a.csv: the file is empty"),
-        ("a.csv", '"a\nb",1\nno label\n', "a.csv, line 3: expected 2 columns as before, got 1"),
-        ("a.csv", 'a,1\n"b\n\nc",\n', "a.csv, line 2: \"column 2\" must be a text.*, got '': fill"),
-        ("a.csv", 'a,1\n"b,1\nc,1\n', "a.csv, line 2: expected a row of CSV: unexpected end"),
-        ("a.csv", 'a,1\n"b"c,1\n', "a.csv, line 2: expected a row of CSV: "),
-        ("a.csv", "a\n", "a.csv, line 1: expected a text, or two, and a label, between commas"),
+        ("a.tsv", "good\t1\n\t0\n", ("line 2", '"column 1"')),
+        ("a.tsv", b"good\t1\ncaf\xe9\t0\n", ("line 2", "UTF-8", "0xe9")),
+        ("a.xlsx", b"PK\x03\x04\xff", ("a.xlsx", ".csv")),
+        ("a.csv", "", ("a.csv",)),
+        ("a.csv", '"a\nb",1\nno label\n', ("a.csv", "line 3", "2", "got 1")),
+        ("a.csv", 'a,1\n"b\n\nc",\n', ("a.csv", "line 2", '"column 2"')),
+        ("a.csv", 'a,1\n"b,1\nc,1\n', ("a.csv", "line 2")),
+        ("a.csv", 'a,1\n"b"c,1\n', ("a.csv", "line 2")),
+        ("a.csv", "a\n", ("a.csv", "line 1")),
         (
             "a.csv",
             "a;1\nb;2\n",
-            "line 1: expected columns between commas, got 1 column: the columns "
-            "seem to be separated by semicolons",
+            ("line 1", "commas", "semicolons"),
         ),
-        ("a.csv", "text;label\na, b, c;1\n", "seem to be separated by semicolons. Save them"),
-        ("a.csv", 'text;label\n"a; b";1\n', "expected after '\"': the columns seem to be"),
-        ("a.csv", "text\tlabel\na\t1\n", "the columns seem to be separated by tabs. Save them"),
-        ("a.tsv", "text|label\na, b|1\n", "the columns seem to be separated by '|'. Save them"),
+        ("a.csv", "text;label\na, b, c;1\n", ("line 1", "semicolons")),
+        ("a.csv", 'text;label\n"a; b";1\n', ("a.csv",)),
+        ("a.csv", "text\tlabel\na\t1\n", ("line 1", "tabs")),
+        ("a.tsv", "text|label\na, b|1\n", ("'|'",)),
         (
             "a.csv",
             b"a,1\ncaf\xe9,0\n",
-            "line 2: expected UTF-8 text, got byte 0xe9: save the file as",
+            ("line 2", "UTF-8", "0xe9"),
         ),
         (
             "a.csv",
             "label,note\n1,a\n",
-            "line 1: 'label, note' may be a header or an example. If it",
+            ("line 1", "'label, note'"),
         ),
         (
             "a.csv",
             "text,label,class,labels\n",
-            "expected examples below the header, got none",
+            ("got none",),
         ),
         (
             "a.csv",
             "text,sentence2\n",
-            "a.csv, line 1: 'text, sentence2' may be a header or an example",
+            ("a.csv", "line 1", "'text, sentence2'"),
         ),
-        ("a.csv", "text,label,Text\na,1,b\n", "line 1: each column must have .* 2 columns 'text'"),
+        ("a.csv", "text,label,Text\na,1,b\n", ("line 1", "2", "'text'")),
         (
             "a.csv",
             "idx,text,label\n4,,1\n",
-            "a.csv, line 2: \"text\" must be a text, got '': fill it in",
+            ("a.csv", "line 2", '"text"'),
         ),
         (
             "a.csv",
             "idx,text,label\n4,a\n",
-            "a.csv, line 2: expected 3 columns as before, got 2: put texts with commas in quotes",
+            ("a.csv", "line 2", "3", "got 2"),
         ),
-        ("a.json", "\n", "a.json: expected a text, or two, and a label, got none"),
-        ("a.json", "\n[]\n", "line 2 must be a JSON object (one object per line), got list"),
+        ("a.json", "\n", ("a.json", "got none")),
+        ("a.json", "\n[]\n", ("line 2", "JSON", "list")),
         (
             "a.json",
             '{"text": "a"',
-            "line 1 must be a JSON object (one object per line), got: Expecting",
+            ("line 1", "JSON"),
         ),
         (
             "a.json",
             '{"text": "a"}',
-            "line 1: expected a column text .* and a column label",
+            ("line 1",),
         ),
-        ("a.json", '{"text": "a", "label": 1.5}', '"label" must be a text or a whole number, got'),
-        ("a.json", '{"text": "a", "label": [1]}', '"label" must be a text or a whole number, got'),
-        ("a.json", '{"label": 1}', "a.json, line 1: expected a column text .*, got label"),
-        ("a.json", '{"label": 1, "text": null}', '"text" must be a text, got None'),
-        ("a.json", '{"text": "a", "label": 1, "pair": 2}', '"pair" must be a text, got 2'),
+        ("a.json", '{"text": "a", "label": 1.5}', ('"label"',)),
+        ("a.json", '{"text": "a", "label": [1]}', ('"label"',)),
+        ("a.json", '{"label": 1}', ("a.json", "line 1", "label")),
+        ("a.json", '{"label": 1, "text": null}', ('"text"', "None")),
+        ("a.json", '{"text": "a", "label": 1, "pair": 2}', ('"pair"', "got 2")),
     ],
 )
 def test_bad_files_are_refused_with_the_line(write, name, content, said):
-    said = ".*".join(map(re.escape, said.split(".*")))
-    with pytest.raises(ValueError, match=said) as error:
+    with raises(ValueError, *said) as error:
         read_data(task_of("classify"), write(content, name), None)
     assert "\n" not in str(error.value)
 
 
 def test_bad_labels_are_refused_with_the_line(write, tokenizer):
     records = CLASSIFY.read(write("a cat\t1\na dog\t2\n"))
-    with pytest.raises(
-        ValueError, match=r"some.tsv, line 2: label must be one of the model's 0, 1, got '2'"
-    ):
+    with raises(ValueError, "some.tsv", "line 2", "label", "0, 1", "'2'"):
         CLASSIFY.encode(records, tokenizer, ("0", "1"), 16)
-    with pytest.raises(ValueError, match=r"must have two labels or more, got only '1'"):
+    with raises(ValueError, "'1'"):
         CLASSIFY.labels(records[:1])
     mixed = [Labelled("a", "1"), Labelled("a", "1", "b")]
-    with pytest.raises(ValueError, match="pairs of texts, or none, got both: leave one"):
+    with raises(ValueError, "got both"):
         CLASSIFY.encode(mixed, tokenizer, ("0", "1"), 16)
 
 
-def test_texts_are_encoded_and_cut_ones_counted(tokenizer, caplog):
+def test_texts_are_encoded_and_cut_ones_counted(tokenizer, messages):
     records = [Labelled("a cat", "x", "the dog"), Labelled("a cat sat on the mat", "y", "the dog")]
     examples = CLASSIFY.encode(records, tokenizer, ("x", "y"), 8)
     pair = tokenizer.encode("a cat", "the dog")
@@ -442,7 +427,7 @@ def test_texts_are_encoded_and_cut_ones_counted(tokenizer, caplog):
     assert examples.segment_ids[0] == pair.segment_ids
     assert [len(ids) for ids in examples.ids] == [7, 8]
     assert examples.labels == {CLASSIFIER: [0, 1]}
-    assert "1 of 2 texts cut to 8 tokens" in caplog.text
+    check_logged(messages, "1 of 2", "8 tokens")
 
 
 def test_every_example_comes_once_an_epoch(examples):
@@ -584,18 +569,18 @@ def test_sequences_of_an_example_stay_together(pad_counts):
     ]
     grouped = examples.group_sequences([np.array([n]) for n in range(9)])
     assert [one.tolist() for one in grouped] == [[0, 1, 2], [3], [4, 5, 6], [7, 8]]
-    with pytest.raises(ValueError, match="sequences must be as many as ids, 9, got 8"):
+    with raises(ValueError, "sequences", "9", "got 8"):
         Examples(ids, ids, {CLASSIFIER: [2, 0, 1]}, counts=(3, 3, 2))
 
 
 def test_bad_batch_settings_are_refused(examples):
-    with pytest.raises(ValueError, match="an example must have at most 16 tokens, got 39"):
+    with raises(ValueError, "16", "got 39"):
         batches_of(examples, lengths=(8, 16))
-    with pytest.raises(ValueError, match="examples must be one or more, got none"):
+    with raises(ValueError, "examples", "got none"):
         batches_of(Examples([], [], {CLASSIFIER: []}))
-    with pytest.raises(ValueError, match="labels of Classifier must be as many as ids, 45, got 2"):
+    with raises(ValueError, "Classifier", "45", "got 2"):
         Examples(examples.ids, examples.segment_ids, {CLASSIFIER: [0, 1]})
-    with pytest.raises(ValueError, match="step must be a whole number of at least 0, got -1"):
+    with raises(ValueError, "step", "0", "got -1"):
         batches_of(examples).batch(-1)
 
 
@@ -607,15 +592,15 @@ def test_the_fingerprint_tells_data_and_settings_apart(examples):
     assert batches_of(examples).fingerprint == prints[0].fingerprint
 
 
-def test_columns_of_pairs_without_a_header_are_logged(write, caplog):
+def test_columns_of_pairs_without_a_header_are_logged(write, messages):
     CLASSIFY.read(write("7\ta film\tgood\n9\tb\tbad\n"))
-    assert "some.tsv: the columns are read as text, second text, label. If" in caplog.text
+    check_logged(messages, "some.tsv", "text, second text, label")
 
 
 def test_training_and_dev_data_of_different_kinds_are_refused(write):
     pairs = write("a\tb\tgood\nc\td\tbad\n", "pairs.tsv")
     single = write("a\tgood\nc\tbad\n", "single.tsv")
-    with pytest.raises(ValueError, match=r"got pairs in .*pairs\.tsv and single texts in .*single"):
+    with raises(ValueError, "pairs.tsv", "single.tsv"):
         read_data(task_of("classify"), pairs, single)
-    with pytest.raises(ValueError, match=r"got single texts in .*single\.tsv and pairs in"):
+    with raises(ValueError, "pairs.tsv", "single.tsv"):
         read_data(task_of("classify"), single, pairs)

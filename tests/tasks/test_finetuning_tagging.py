@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from helpers import texts
+from helpers.errors import check_logged, raises
 from helpers.peer_outputs import run_peer
 from helpers.peer_tokenizers import VOCABULARY
 from helpers.sample_data import TAGGED, tokenizer
@@ -57,6 +58,7 @@ def test_any_line_ending_gives_the_same_sentences(tmp_path, end):
     assert [one[:2] for one in found] == [one[:2] for one in TAGGING.read(TAGGED)]
 
 
+@pytest.mark.full
 def test_long_sentences_are_windowed_in_linear_time(tmp_path):
     """Where blank lines are forgotten, the whole file is one sentence."""
     pieces = tokenizer()
@@ -115,11 +117,11 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, name, message):
     assert "\n" not in str(error.value)
 
 
-def test_header_of_words_is_skipped(tmp_path, caplog):
+def test_header_of_words_is_skipped(tmp_path, messages):
     text = "token pos ner\nAda NNP B-x\nmet VBD O\n\nit PRP O\n"
     found = TAGGING.read(written(tmp_path, text))
     assert [sentence.words for sentence in found] == [("Ada", "met"), ("it",)]
-    assert "a.conll, line 1: read as a header: token, ner" in caplog.text
+    check_logged(messages, "a.conll, line 1", "token, ner")
     for options in (ColumnOptions(label="pos"), ColumnOptions("1", None, "2")):
         found = TAGGING.read(written(tmp_path, text), options=options)
         assert [sentence.labels for sentence in found] == [("NNP", "VBD"), ("PRP",)]
@@ -132,10 +134,8 @@ def test_header_of_words_is_skipped(tmp_path, caplog):
 
 def test_a_label_per_text_is_refused(tmp_path):
     text = "a fine film\tgood\ndull\tbad\ntwo hours of my life\tbad\n"
-    with pytest.raises(ValueError) as refused:
+    with raises(ValueError, "a.tsv, line 1", "tag", "classify"):
         TAGGING.read(written(tmp_path, text, "a.tsv"))
-    said = "a.tsv, line 1: the task tag expects a word and its label on each line, got a text"
-    assert said in str(refused.value) and "take the task classify" in str(refused.value)
 
 
 def test_comments_are_not_words(tmp_path):
@@ -148,16 +148,14 @@ def test_comments_are_not_words(tmp_path):
 
 def test_tags_come_from_the_training_data():
     assert TAGGING.labels([sentence("a"), sentence("a", "b", "c")]) == ("B-x", "I-x", "O")
-    with pytest.raises(ValueError, match=r"must have two labels or more, got only 'B-x'"):
+    with raises(ValueError, "'B-x'"):
         TAGGING.labels([sentence("a"), sentence("b")])
 
 
 def test_label_missing_from_training_is_refused():
-    with pytest.raises(
-        ValueError, match=r"f, line 2: label must be one of the model's B-x, I-x, got 'O'"
-    ):
+    with raises(ValueError, "line 2", "label", "B-x, I-x", "'O'"):
         TAGGING.encode([sentence("a", "b", "c")], tokenizer(), LABELS[:2], 20)
-    with pytest.raises(ValueError, match="max_length must be at least 3"):
+    with raises(ValueError, "max_length", "3"):
         TAGGING.encode([sentence("a")], tokenizer(), LABELS, 2)
 
 

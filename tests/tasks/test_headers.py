@@ -1,6 +1,7 @@
 """What the first line of a file is: a header, an example, or refused because it may be both."""
 
 import pytest
+from helpers.errors import check_logged, check_named, raises
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.tasks.finetuning.data_summary import describe_records, summarize_records
@@ -85,29 +86,29 @@ def read(task: str, path, known_labels=(), **options) -> list:
 
 
 @pytest.mark.parametrize("case", HEADERS, ids=str)
-def test_line_that_names_the_needed_columns_is_a_header(write, caplog, case):
+def test_line_that_names_the_needed_columns_is_a_header(write, messages, case):
     task, line, *known = case
     path, rows = write(task, line)
     assert len(read(task, path, *known)) == len(rows)
-    assert f"{path}, line 1: read as a header" in caplog.text
+    check_logged(messages, f"{path}, line 1", "header")
 
 
 @pytest.mark.parametrize("case", EXAMPLES, ids=str)
-def test_other_line_is_an_example(write, caplog, case):
+def test_other_line_is_an_example(write, messages, case):
     task, line, *known = case
     path, rows = write(task, line)
     records = read(task, path, *known)
     assert len(records) == len(rows) + 1
     first = records[0].texts[0] if task == "embed" else records[0].text
     assert (first, records.has_header) == (line.split(" ")[0], False)
-    assert "read as a header" not in caplog.text
+    assert not [text for text in messages if "line 1: read" in text]
 
 
 @pytest.mark.parametrize("case", EITHER, ids=str)
 def test_line_that_may_be_both_is_refused_and_each_option_decides(write, case):
     task, line, *known = case
     path, rows = write(task, line)
-    with pytest.raises(ValueError, match="line 1: ") as refused:
+    with raises(ValueError, "line 1") as refused:
         read(task, path, *known)
     said = str(refused.value)
     assert said.startswith(f"{path}, line 1: ") and "\n" not in said
@@ -125,7 +126,7 @@ def test_line_that_may_be_both_is_refused_and_each_option_decides(write, case):
 @pytest.mark.parametrize("line", ["body mood", "what verdict"])
 def test_first_line_that_is_no_example_may_be_a_header(write, line):
     path, rows = write("regress", line)
-    with pytest.raises(ValueError, match=r"line 1: .*text_column=.*label_column=") as refused:
+    with raises(ValueError, "line 1", "text_column", "label_column") as refused:
         read("regress", path)
     assert "\n" not in str(refused.value)
     text, label = line.split(" ")
@@ -153,7 +154,7 @@ def test_first_line_of_words(tmp_path, line, known, expected):
     path = tmp_path / "a.conll"
     path.write_text("\n".join([line, *map(" ".join, WORDS)]) + "\n")
     if expected == "either":
-        with pytest.raises(ValueError, match=r"line 1: .*no_header=True.*text_column="):
+        with raises(ValueError, "line 1", "no_header=True", "text_column"):
             read("tag", path, known)
         (sentence,) = read("tag", path, known, no_header=True)
     else:
@@ -163,7 +164,7 @@ def test_first_line_of_words(tmp_path, line, known, expected):
 
 
 @pytest.mark.parametrize("classes", [2, 13, 3000])
-def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, caplog, classes):
+def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, messages, classes):
     """Its label is alone among others, however many there are."""
     lines = "".join(f"a text {n}\tlabel {n % classes}\n" for n in range(6 * classes))
     path = tmp_path / "a.tsv"
@@ -172,9 +173,8 @@ def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, c
     records = records_of(task, path)
     said = describe_records("train", summarize_records(task, records), task.labels(records))
     assert "verdict" in said and "no header" in said and len(said) < 400
-    (warning,) = caplog.messages
-    assert f"{path}, line 1: " in warning and "'verdict'" in warning
-    assert "text_column='body', label_column='verdict'" in warning
+    (warning,) = messages
+    check_named(warning, f"{path}, line 1", "'verdict'", "text_column='body'")
 
     named = ColumnOptions("body", None, "verdict")
     records = records_of(task, path, columns=named)
@@ -182,7 +182,7 @@ def test_log_shows_the_label_of_a_header_that_was_read_as_an_example(tmp_path, c
     assert "verdict (label)" in said and "no header" not in said and "of one" not in said
 
 
-def test_first_line_is_not_taken_for_a_header_without_a_sign(tmp_path, caplog):
+def test_first_line_is_not_taken_for_a_header_without_a_sign(tmp_path, messages):
     """The user has said that it is none; another label is as rare; there are few lines."""
     many = [f"a text {n}\tlabel {n % 2}" for n in range(20)]
     path = tmp_path / "a.tsv"
@@ -195,4 +195,4 @@ def test_first_line_is_not_taken_for_a_header_without_a_sign(tmp_path, caplog):
         path.write_text("\n".join(lines) + "\n")
         for task in ("classify", "multilabel"):
             records_of(task_of(task), path, columns=ColumnOptions(**options))
-        assert not [text for text in caplog.messages if "header" in text], lines
+        assert not [text for text in messages if "header" in text], lines

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
+from helpers.errors import check_logged, raises
 from helpers.small_berts import small_bert
 
 import kbert
@@ -109,13 +110,13 @@ def test_numbers_of_labels_are_no_rows_of_0_and_1():
     ],
 )
 def test_rows_that_may_be_labels_or_not_are_refused(labels):
-    with pytest.raises(ValueError, match=r"^train") as refused:
+    with raises(ValueError, "train") as refused:
         records_of(MULTI, list(zip("abc", labels, strict=True)), "train")
     assert "\n" not in str(refused.value)
 
 
 def test_rows_of_another_length_than_the_models_labels_are_refused():
-    with pytest.raises(ValueError, match=r"dev\[2\]"):
+    with raises(ValueError, "dev[2]"):
         read_data(
             MULTI,
             list(zip(TEXTS, ROWS.tolist(), strict=True)),
@@ -195,7 +196,7 @@ def test_numbers_in_lists_of_a_file(tmp_path):
     ],
 )
 def test_cells_that_cannot_be_read_rightly_are_refused(tmp_path, cells, line):
-    with pytest.raises(ValueError, match=rf"a\.csv, line {line}: ") as refused:
+    with raises(ValueError, f"a.csv, line {line}") as refused:
         records_of(MULTI, write_csv(tmp_path / "a.csv", cells))
     assert "\n" not in str(refused.value)
 
@@ -235,7 +236,7 @@ def read_cells(cells, **known) -> list[set[str]]:
 
 
 def refuse_cells(cells, **known):
-    with pytest.raises(ValueError, match=r"^train") as refused:
+    with raises(ValueError, "train") as refused:
         read_cells(cells, **known)
     assert "\n" not in str(refused.value)
 
@@ -275,7 +276,7 @@ def test_numbers_under_a_feature_of_classes():
     train, _, labels = read_data(MULTI, Classes([[0], [], [2, 1], None], EMOTIONS), None)
     assert [record.label for record in train] == [("admiration",), (), ("anger", "amusement"), ()]
     for rows in ([[0, 0], [1]], [[1, 0, 0, 1]], [[3]], [[-1]], [[1.0, 0.0], [1.0]]):
-        with pytest.raises(ValueError, match=r"train\[0\]"):
+        with raises(ValueError, "train[0]"):
             read_data(MULTI, Classes(rows, EMOTIONS), None)
 
 
@@ -292,9 +293,9 @@ def test_dev_data_are_read_as_the_training_data_are():
     assert [record.label for record in dev] == [("a", "b")] * 5
 
 
-def test_an_ambiguous_pair_of_numbers_is_warned_of(caplog):
+def test_an_ambiguous_pair_of_numbers_is_warned_of(messages):
     assert read_cells([[0, 1]], known_labels=("0", "1")) == [{"1"}]
-    assert "[0, 1] is read as a 0 or 1 for each label" in caplog.text
+    check_logged(messages, "[0, 1]")
 
 
 @pytest.mark.parametrize(
@@ -363,16 +364,16 @@ def test_cells_that_are_no_sets_are_refused(cells):
 @pytest.mark.parametrize(
     "cell", ["clear primary", "clear/primary", "clear & primary", "clear+primary"]
 )
-def test_a_cell_that_may_be_several_labels_is_warned_of(caplog, cell):
+def test_a_cell_that_may_be_several_labels_is_warned_of(messages, cell):
     assert read_cells([cell, "clear", "haze primary"])[0] == {cell}
-    assert f"is read as one label, such as {cell!r}" in caplog.text
+    check_logged(messages, repr(cell))
 
 
-def test_a_plain_label_is_not_warned_of(caplog):
+def test_a_plain_label_is_not_warned_of(messages):
     read_cells(["breaking news", "sport", "a quiet day"])
     read_cells(["sport,politics", "sport", "sport news"])
     read_cells(["clear primary", "clear"], known_labels=("clear primary", "clear"))
-    assert "is read as one label" not in caplog.text
+    assert messages == []
 
 
 def test_a_comma_in_a_known_label_separates_nothing(tmp_path):
@@ -382,7 +383,7 @@ def test_a_comma_in_a_known_label_separates_nothing(tmp_path):
     _, dev, labels = read_data(MULTI, train, write_csv(tmp_path / "dev.csv", names))
     assert labels == ("Pop", "R&B, Soul")
     assert [record.label for record in dev] == [(name,) for name in names]
-    with pytest.raises(ValueError, match=r"dev\.csv, line 2"):
+    with raises(ValueError, "dev.csv", "line 2"):
         read_data(MULTI, train, write_csv(tmp_path / "dev.csv", ["R&B, Pop", *names[1:]]))
 
 
@@ -394,10 +395,10 @@ def test_a_long_cell_that_is_almost_numbers_is_read_at_once():
     refuse_cells([f"tensor([{cell}]{', a=1' * 50}", "x"])
 
 
-def test_nan_as_a_label_is_warned_of_however_frequent(caplog):
+def test_nan_as_a_label_is_warned_of_however_frequent(messages):
     rows = [(f"t {n}", ["a, b", "a", "NaN"][n % 3]) for n in range(24)]
     MULTI.labels(records_of(MULTI, rows, "train"))
-    assert "'NaN' of 8 of 24" in caplog.text
+    check_logged(messages, "'NaN'", "8 of 24")
 
 
 def test_columns_of_labels_have_the_names_that_the_user_gives(tmp_path):
@@ -413,7 +414,7 @@ def test_columns_of_labels_have_the_names_that_the_user_gives(tmp_path):
 
 def test_lists_to_classify_are_refused_with_a_way_out():
     for label in ([0, 1], [1.0, 0.0], ["a", "b"]):
-        with pytest.raises(ValueError, match=r"train\[0\]: .*multilabel.*label_columns"):
+        with raises(ValueError, "train[0]", "label_columns"):
             records_of(CLASSIFY, [("a", label), ("b", label)], "train")
 
 
@@ -431,12 +432,12 @@ def test_one_set_of_labels_for_all_is_said_so():
 def test_labels_that_hardly_repeat_are_refused(tmp_path):
     """As for classify: a column of ids, or text and labels swapped; naming the columns trains."""
     (tmp_path / "a.csv").write_text("text,labels\n" + "".join(f"t {n},id{n}\n" for n in range(11)))
-    with pytest.raises(ValueError, match="11 different"):
+    with raises(ValueError, "11"):
         records_of(MULTI, tmp_path / "a.csv")
     named = ColumnOptions("text", None, "labels")
     assert len(records_of(MULTI, tmp_path / "a.csv", columns=named)) == 11
     (tmp_path / "b.tsv").write_text("".join(f"t {n}\tu {n}\tid{n}\n" for n in range(11)))
-    with pytest.raises(ValueError, match="11 different"):
+    with raises(ValueError, "11"):
         records_of(MULTI, tmp_path / "b.tsv")
 
 
@@ -472,27 +473,27 @@ def test_columns_of_which_one_is_1_are_a_label_to_classify():
     records, _, labels = read_data(CLASSIFY, rows, None, options)
     assert [record.label for record in records] == ["good", "bad"] and labels == ("good", "bad")
     for row in ({"good": 1, "bad": 1}, {"good": 0, "bad": 0}):
-        with pytest.raises(ValueError, match=r"train\[2\]"):
+        with raises(ValueError, "train[2]"):
             records_of(CLASSIFY, [*rows, row | {"text": "c"}], "train", options)
 
 
 @pytest.mark.parametrize("value", [-1, "", None, 0.7, "yes"])
 def test_a_cell_that_is_neither_0_nor_1_is_refused(value):
     rows = [{"text": "a", "toxic": 1, "threat": 0}, {"text": "b", "toxic": value, "threat": 0}]
-    with pytest.raises(ValueError, match=r'train\[1\]: "toxic" must be 0 or 1'):
+    with raises(ValueError, "train[1]", '"toxic"', "0", "1"):
         records_of(MULTI, rows, "train", ColumnOptions(labels=("toxic", "threat")))
 
 
 def test_bad_label_columns_are_refused(tmp_path):
     data = write_jigsaw(tmp_path / "train.csv")
-    with pytest.raises(ValueError, match="there is no column 'insult'"):
+    with raises(ValueError, "'insult'"):
         records_of(MULTI, data, columns=ColumnOptions(labels=("toxic", "insult")))
     for task in ("regress", "tag", "qa", "choice", "embed"):
-        with pytest.raises(ValueError, match="label_columns must be for the task multilabel"):
+        with raises(ValueError, "label_columns"):
             records_of(task_of(task), data, columns=ColumnOptions(labels=("toxic", "threat")))
-    with pytest.raises(ValueError, match="label_columns"):
+    with raises(ValueError, "label_columns"):
         ColumnOptions(label="toxic", labels=("toxic", "threat"))
-    with pytest.raises(ValueError, match=r"line 1: .*label_columns="):
+    with raises(ValueError, "line 1", "label_columns"):
         records_of(MULTI, data)
 
 

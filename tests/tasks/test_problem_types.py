@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
+from helpers.errors import raises
 from helpers.peer_tasks import VOCABULARY
 from numpy.testing import assert_allclose
 
@@ -54,13 +55,13 @@ def test_a_probability_that_is_asked_for_is_one(regression):
 
 def test_regression_is_no_classifier_and_no_teacher_of_one(regression):
     data = [("cat", "0"), ("sun", "4")]
-    with pytest.raises(ValueError, match="regression"):
+    with raises(ValueError, "regression"):
         kbert.evaluate(regression, "classify", data)
     student = dataclasses.replace(regression, problem_type=None)
     named = tuple("abcde")
     teacher = dataclasses.replace(regression, labels=named)
     rows = [("cat", label) for label in named]
-    with pytest.raises(ValueError, match="regression"):
+    with raises(ValueError, "regression"):
         kbert.finetune(student, "classify", train=rows, teacher=teacher, alpha=0.5, epochs=1)
 
 
@@ -76,7 +77,7 @@ def test_regression_is_no_classifier_and_no_teacher_of_one(regression):
 def test_model_is_not_evaluated_as_another_kind(regression, problem_type, task, fitting):
     data = [("cat", "0"), ("sun", "4")]
     bert = dataclasses.replace(regression, problem_type=problem_type)
-    with pytest.raises(ValueError, match=f"problem_type {problem_type}.*take the task {fitting}"):
+    with raises(ValueError, "problem_type", problem_type, fitting):
         kbert.evaluate(bert, task, data)
     if fitting != "regress":
         assert "f1" in kbert.evaluate(bert, fitting, data)

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from helpers.errors import raises
 from helpers.peer_tasks import VOCABULARY
 
 import kbert
@@ -23,34 +24,34 @@ CALLS = {
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        (b"cat", "must be a str or a list of str, got bytes"),
-        (None, "must be a str or a list of str, got NoneType"),
-        (["cat", 3], r"\[1\] must be a str, got int"),
-        (["cat", "\ud800"], r"\[1\] must be Unicode text, got a lone surrogate at character 0"),
+        (b"cat", ("bytes",)),
+        (None, ("NoneType",)),
+        (["cat", 3], ("[1]", "int")),
+        (["cat", "\ud800"], ("[1]", "a lone surrogate at character 0")),
     ],
 )
 def test_bad_texts_are_refused(berts, task, texts, says):
     head, call = CALLS[task]
-    with pytest.raises(ValueError, match=says):
+    with raises(ValueError, *says):
         call(berts[head], texts)
 
 
 def test_pairs_as_tuples_are_told_the_argument(berts):
-    says = r"texts\[0\] must be a str, got tuple: .* as texts= and the second as pairs="
-    with pytest.raises(ValueError, match=says):
+    says = ("texts[0]", "tuple")
+    with raises(ValueError, *says):
         kbert.classify(berts["classifier"], [("cat", "dog")])
 
 
 @pytest.mark.parametrize("task", CALLS)
 def test_model_with_another_head_is_refused(berts, task):
     head, call = CALLS[task]
-    with pytest.raises(ValueError, match=r"needs a kbert\.Bert as its first argument, got str"):
+    with raises(ValueError, "str"):
         call("folder", "cat")
     without = dataclasses.replace(berts[head], tokenizer=None)
-    with pytest.raises(ValueError, match=f"{task} needs a tokenizer"):
+    with raises(ValueError, task, "tokenizer"):
         call(without, "cat")
     if head != "encoder":
-        with pytest.raises(ValueError, match=rf"head '{head}', got 'encoder'.*head='{head}'"):
+        with raises(ValueError, f"'{head}'", "'encoder'", f"head='{head}'"):
             call(berts["encoder"], "cat")
 
 
@@ -68,9 +69,7 @@ def test_model_with_another_head_is_refused(berts, task):
 def test_a_head_with_random_weights_is_refused(berts, task, layer):
     head, call = CALLS[task]
     report = TransferReport((), (), (), (), initialized_layers=(layer,))
-    with pytest.raises(
-        ValueError, match=f"weights of {layer}, but they are not in the checkpoint.*random"
-    ):
+    with raises(ValueError, layer):
         call(dataclasses.replace(berts[head], report=report), "[MASK]")
 
 
@@ -78,39 +77,39 @@ def test_random_or_missing_pooler_is_refused(berts):
     report = TransferReport((), (), (), (), initialized_layers=("NSP-Dense",))
     bert = dataclasses.replace(berts["encoder"], report=report)
     assert kbert.embed(bert, "cat").shape == (24,)
-    with pytest.raises(ValueError, match="weights of NSP-Dense"):
+    with raises(ValueError, "NSP-Dense"):
         kbert.embed(bert, "cat", pooling="pooler")
-    with pytest.raises(ValueError, match=r"needs a model with a pooler, got one with .*'qa'"):
+    with raises(ValueError, "pooler", "'qa'"):
         kbert.embed(berts["qa"], "cat", pooling="pooler")
 
 
 def test_bad_task_arguments_are_one_line(berts):
     mlm, qa = berts["pretraining"], berts["qa"]
     for call, says in (
-        (lambda: kbert.fill_mask(mlm, "cat"), r"texts must have a \[MASK\], got 'cat'"),
-        (lambda: kbert.fill_mask(mlm, ["[MASK]", "cat"]), r"texts\[1\] must have a \[MASK\]"),
+        (lambda: kbert.fill_mask(mlm, "cat"), ("texts", "[MASK]", "'cat'")),
+        (lambda: kbert.fill_mask(mlm, ["[MASK]", "cat"]), ("texts[1]", "[MASK]")),
         (
             lambda: kbert.fill_mask(mlm, "cat " * 16 + "[MASK]"),
-            "in its first 17 tokens, got 0 of 1",
+            ("17", "0 of 1"),
         ),
         (
             lambda: kbert.fill_mask(mlm, ["[MASK]", "[MASK] " + "cat [MASK]" * 15]),
-            r"texts\[1\] must have every \[MASK\] in its first 17 tokens, got 8 of 16 there",
+            ("texts[1]", "[MASK]", "17", "8 of 16 there"),
         ),
-        (lambda: kbert.fill_mask(mlm, "[MASK]", top_k=0), "top_k must be a whole number"),
-        (lambda: kbert.next_sentence(mlm, "a", ["b"]), "got a str and a list: give two texts"),
-        (lambda: kbert.next_sentence(mlm, ["a"], ["b", "c"]), "b must be as many as a, 1, got 2"),
-        (lambda: kbert.answer(qa, "cat " * 15, "dog"), "question must leave room"),
-        (lambda: kbert.answer(qa, "cat", " "), "context must have a token"),
+        (lambda: kbert.fill_mask(mlm, "[MASK]", top_k=0), ("top_k",)),
+        (lambda: kbert.next_sentence(mlm, "a", ["b"]), ("a str and a list",)),
+        (lambda: kbert.next_sentence(mlm, ["a"], ["b", "c"]), ("b", "1", "got 2")),
+        (lambda: kbert.answer(qa, "cat " * 15, "dog"), ("question",)),
+        (lambda: kbert.answer(qa, "cat", " "), ("context",)),
         (
             lambda: kbert.similarity(berts["encoder"], "cat"),
-            "texts must be a list of str, got one str",
+            ("texts", "one str"),
         ),
-        (lambda: kbert.attention(mlm, "cat", layer=3), "layer must be one of 1 … 2, got 3"),
-        (lambda: kbert.attention(mlm, "cat", head=0), "head must be one of 1 … 4, got 0"),
-        (lambda: kbert.attention(mlm, "cat", layer=True), "layer must be one of 1 … 2, got True"),
+        (lambda: kbert.attention(mlm, "cat", layer=3), ("layer", "1 … 2", "got 3")),
+        (lambda: kbert.attention(mlm, "cat", head=0), ("head", "1 … 4", "got 0")),
+        (lambda: kbert.attention(mlm, "cat", layer=True), ("layer", "1 … 2", "True")),
     ):
-        with pytest.raises(ValueError, match=says) as raised:
+        with raises(ValueError, *says) as raised:
             call()
         assert "\n" not in str(raised.value)
 
@@ -124,7 +123,7 @@ def test_model_other_than_a_bert_is_one_line(what, tmp_path):
         ("resize_positions", lambda: kbert.resize_positions(what, 9)),
     ):
         kind = type(what).__name__
-        with pytest.raises(ValueError, match=f"{function} needs a kbert.Bert .*got {kind}: load"):
+        with raises(ValueError, function, "kbert.Bert", kind):
             call()
     assert list(tmp_path.iterdir()) == []
 
@@ -132,11 +131,11 @@ def test_model_other_than_a_bert_is_one_line(what, tmp_path):
 def test_bad_save_path_is_refused_before_writing(berts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, says in (
-        ("", "got an empty path"),
-        ("a.zip", "reads and does not write"),
-        ("a.h5", ".h5"),
+        ("", ("an empty path",)),
+        ("a.zip", ("a.zip", ".keras")),
+        ("a.h5", (".h5",)),
     ):
-        with pytest.raises(ValueError, match=says):
+        with raises(ValueError, *says):
             kbert.save(berts["encoder"], path)
     assert list(tmp_path.iterdir()) == []
 
@@ -145,7 +144,7 @@ def test_a_tokenizer_of_another_model_is_refused(berts, small):
     tokens = [*VOCABULARY, *(f"[unused{n}]" for n in range(99)), "elephant"]
     tokenizer = kbert.Tokenizer.from_vocab(tokens, lowercase=True)
     other = dataclasses.replace(berts["encoder"], tokenizer=tokenizer)
-    with pytest.raises(ValueError, match=r"within the embedding, 0 … 98.*another model's"):
+    with raises(ValueError, "0 … 98"):
         kbert.embed(other, "elephant")
 
 
@@ -154,5 +153,5 @@ def test_two_texts_need_two_segments(berts, small):
     model = kbert.build_encoder(config, seq_len=None)
     bert = dataclasses.replace(berts["encoder"], config=config, model=model)
     assert kbert.attention(bert, "cat").tokens
-    with pytest.raises(ValueError, match="two segments, got type_vocab_size = 1"):
+    with raises(ValueError, "type_vocab_size = 1"):
         kbert.attention(bert, "cat", "dog")

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 from helpers.marks import full
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -50,15 +51,16 @@ def test_attention_map_between_tokens(bert):
     one = attention(bert, "cat sees dog", "dog", layer=2, head=2)
     assert_array_equal(one.weights, found.weights[1:, 1:2])
     assert one.between("cat", "sees", layer=2) == found.weights[1, 1, 1, 2]
-    for token, says in (("dog", r"places \[3, 5\]"), ("tree", "none"), (7, "0 … 6")):
-        with pytest.raises(ValueError, match=says):
+    for token, says in (("dog", ("[3, 5]",)), ("tree", ("none",)), (7, ("0 … 6",))):
+        with raises(ValueError, *says):
             found.between(token, "cat")
-    with pytest.raises(ValueError, match="layer must be one of 2 … 2, got 1"):
+    with raises(ValueError, "layer", "2 … 2", "got 1"):
         one.mean(layer=1)
 
 
 @pytest.mark.parametrize(
-    ("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+    ("ending", "begins"),
+    [("svg", b"<?xml"), full("png", b"\x89PNG"), full("pdf", b"%PDF")],
 )
 def test_heat_map_files_are_reproducible(bert, tmp_path, ending, begins):
     found = attention(bert, "cat $ee$ 中 dog")
@@ -116,7 +118,7 @@ def test_heat_map_title_names_the_text_and_fits(sink, tmp_path):
     assert title.startswith("a cat a cat") and len(title) < 99
     lines = texts_of(sink.plot(tmp_path / "map.svg", special="hidden"))
     assert "cat" in lines and not {"[CLS]", "[SEP]"} & set(lines)
-    with pytest.raises(ValueError, match="special must be one of clipped, hidden, whole, got 'no'"):
+    with raises(ValueError, "special", "clipped, hidden, whole", "'no'"):
         sink.plot(tmp_path / "map.svg", special="no")
 
 
@@ -143,7 +145,7 @@ def test_attention_map_keeps_its_text(bert):
 
 def test_bad_heat_map_path_is_refused(bert, tmp_path):
     found = attention(bert, "cat")
-    with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf, got '.*map\.gif'"):
+    with raises(ValueError, ".png, .svg, .pdf", "map.gif"):
         found.plot(tmp_path / "map.gif")
-    with pytest.raises(FileNotFoundError, match="no such folder"):
+    with raises(FileNotFoundError, "nowhere"):
         found.plot(tmp_path / "nowhere" / "map.png")

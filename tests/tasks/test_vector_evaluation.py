@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.command_line import kbert as kbert_command
+from helpers.errors import raises
 from helpers.peer_vector_losses import columns_of_retrieval, vectors_for_retrieval
 from helpers.sizes import FILES
 from helpers.small_berts import TEXTS
@@ -111,21 +112,21 @@ def test_rank_by_a_number_or_by_the_second_of_two_labels(berts, small, labels):
 
 
 REFUSED = {
-    "one text": (dict(texts="cat"), "texts must be a list of str, got one str"),
-    "top_k": (dict(top_k=0), "top_k must be a whole number of at least 1, got 0"),
-    "count": (dict(embeddings=np.ones((3, 24))), "with 2 texts, got float64 (3, 24)"),
-    "kind": (dict(embeddings=np.ones((2, 24), int)), "embeddings must be floats"),
+    "one text": (dict(texts="cat"), ("texts", "one str")),
+    "top_k": (dict(top_k=0), ("top_k", "1", "got 0")),
+    "count": (dict(embeddings=np.ones((3, 24))), ("2", "float64 (3, 24)")),
+    "kind": (dict(embeddings=np.ones((2, 24), int)), ("embeddings",)),
     "not finite": (
         dict(embeddings=np.array([[1.0] * 24, [np.nan] * 24])),
-        "embeddings must be finite, got NaN or infinity in 1 of 2 rows, counted from 0: 1",
+        ("embeddings", "NaN", "1 of 2"),
     ),
     "infinite": (
         dict(embeddings=np.array([[-np.inf] * 24, [1.0] * 24])),
-        "in 1 of 2 rows, counted from 0: 0",
+        ("embeddings", "1 of 2"),
     ),
     "longer": (
         dict(embeddings=np.ones((2, 25))),
-        "must have 24 numbers or fewer per text",
+        ("embeddings", "24"),
     ),
 }
 
@@ -133,17 +134,17 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_search_refuses_bad_arguments(berts, case):
     given, said = REFUSED[case]
-    with pytest.raises(ValueError) as refused:
+    with raises(ValueError, *said) as refused:
         kbert.search(berts["encoder"], **{"query": "cat", "texts": ["dog", "sun"], **given})
-    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_rank_refuses_bad_arguments(berts):
-    with pytest.raises(ValueError, match=r"label must be one of LABEL_0, .*LABEL_4 \(the one that"):
+    with raises(ValueError, "label", "LABEL_0", "LABEL_4"):
         kbert.rank(berts["classifier"], "cat", ["dog"])
-    with pytest.raises(ValueError, match="label must be left out with the head 'encoder'"):
+    with raises(ValueError, "label", "'encoder'"):
         kbert.rank(berts["encoder"], "cat", ["dog"], label="x")
-    with pytest.raises(ValueError, match="query must be a str, got list"):
+    with raises(ValueError, "query", "list"):
         kbert.rank(berts["encoder"], ["cat"], ["dog"])
 
 
@@ -167,6 +168,6 @@ def test_search_and_rank_commands_match_the_functions(berts, tmp_path, capsys):
     done = kbert_command(
         capsys, "search", folder, "cat", *lines, "--embeddings", tmp_path / "no.npy"
     )
-    assert done.status == 2 and done.err.count("\n") == 1 and "a whole .npy file" in done.err
+    assert done.status == 2 and done.err.count("\n") == 1 and ".npy" in done.err
     done = kbert_command(capsys, "search", folder, "cat")
-    assert done.status == 2 and "give texts or --lines FILE, got neither" in done.err
+    assert done.status == 2 and "--lines" in done.err

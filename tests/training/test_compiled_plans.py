@@ -6,6 +6,7 @@ import math
 
 import pytest
 from helpers.command_line import kbert as run
+from helpers.errors import check_named, raises
 from helpers.sizes import FILES, SIZES
 
 import kbert
@@ -133,9 +134,7 @@ def test_too_small_tpu_says_what_would_fit(small):
     plan = kbert.plan(
         small, tpu="v5e:1x1", batch_size=2**21, seq_len=11, max_predictions=3, precision="float32"
     )
-    with pytest.raises(
-        ValueError, match=r"v5e:1x1 cannot hold .*B of .*B a chip: .*--acc"
-    ) as error:
+    with raises(ValueError, "v5e:1x1", "--acc") as error:
         kbert.compile_plan(plan)
     assert "\n" not in str(error.value)
 
@@ -155,8 +154,7 @@ def test_refusal_of_the_compiler_is_one_line(said, compiled, capsys):
     line = ("plan", "base", "--tpu", "v5e:2x2", "--seq-len", 512, "--batch-size", 512)
     done = run(capsys, *line, "--compile", "--format", "json")
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "needs 20.13GB of 15.75GB a chip" in done.err
-    assert "v5e:2x2 cannot hold 512 × 512 tokens" in done.err
+    check_named(done.err, "20.13GB", "15.75GB", "v5e:2x2", "512 × 512")
     options = done.err.partition("with ")[2].partition(" it would")[0].split()
     assert "fits" in run(capsys, *line, *options).out
     assert "DOES NOT FIT" in run(capsys, *line).out
@@ -184,7 +182,7 @@ def test_compile_option_needs_a_device_that_is_known(monkeypatch, capsys):
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert 'pip install ".[jax-cuda]"' in done.err
     done = run(capsys, "plan", "tiny", "--compile")
-    assert done.status == 2 and "--compile goes with --tpu" in done.err
+    assert done.status == 2 and "--compile" in done.err and "--tpu" in done.err
 
 
 @pytest.fixture
@@ -217,7 +215,7 @@ def test_step_of_tensorflow_is_compiled_for_one_gpu(compiled, monkeypatch, capsy
     assert "the step of JAX" in run(capsys, *line, "--tpu", "v5e:2x2").out
     several = run(capsys, *line, "--gpu", "H100:2")
     assert (several.status, several.err.count("\n")) == (2, 1)
-    assert "gpu must be one with TensorFlow" in several.err
+    assert "gpu" in several.err and "TensorFlow" in several.err
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     assert "the step of JAX" in run(capsys, *line, "--gpu", "H100:2").out
     assert [request[-1] for request in compiled[1]] == ["tensorflow", "jax", "jax"]
@@ -248,7 +246,7 @@ def test_gpu_that_cannot_hold_the_program_is_one_line(compiled, capsys):
     line = ("plan", "base", "--gpu", "L4", "--batch-size", "64", "--compile")
     done = run(capsys, *line)
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "needs 23.0GB of 24GB a chip" in done.err and "--accumulation-steps 2" in done.err
+    check_named(done.err, "23.0GB", "24GB", "--accumulation-steps 2")
     compiled[0](temporary=2**20)
     done = run(capsys, *line)
     assert done.status == 0 and max(map(len, done.out.splitlines())) <= 80
@@ -318,8 +316,9 @@ def test_update_compiles_for_gpus(name, backend, precision):
     assert bool(found["collectives"]) == (":" in name)
 
 
+@pytest.mark.full
 def test_failing_compiler_is_one_line_error(monkeypatch):
     monkeypatch.setattr("kbert.io.extras.require", lambda *names: None)
-    with pytest.raises(RuntimeError, match=r"v9:1x1: the compiler failed: \w+Error: ") as error:
+    with raises(RuntimeError, "v9:1x1", "Error") as error:
         compiler.compiled({**REQUEST, "kind": "TPU", "name": "v9:1x1"})
     assert "\n" not in str(error.value)

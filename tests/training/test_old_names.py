@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.command_line import kbert as run
+from helpers.errors import check_logged, check_named, raises
 
 import kbert
 from kbert.graph import aliases
@@ -11,43 +12,44 @@ OLD = aliases.table()["old setting"]
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_old_name_is_accepted_and_the_log_has_the_new_one(name, caplog):
+def test_old_name_is_accepted_and_the_log_has_the_new_one(name, messages):
     new = OLD[name]
     assert aliases.rename_options("finetune", {name: 1, "seed": 3}, [new, "seed"]) == {
         new: 1,
         "seed": 3,
     }
-    (record,) = caplog.records
-    assert name in record.getMessage() and new in record.getMessage()
+    (line,) = messages
+    check_named(line, name, new)
 
 
-def test_old_name_of_a_setting_is_the_new_one(caplog):
+def test_old_name_of_a_setting_is_the_new_one(messages):
     old = PretrainingSettings.from_options({"steps": 9, "masked_share": 0.2})
     assert old == PretrainingSettings(steps=9, mlm_probability=0.2)
     assert kbert.account("tiny", lora=8) == kbert.account("tiny", lora_rank=8)
-    assert "mlm_probability" in caplog.text and "lora_rank" in caplog.text
+    check_logged(messages, "mlm_probability")
+    check_logged(messages, "lora_rank")
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: kbert.plan(gpu="H100", recompute=True), "plan has .* gradient_checkpointing"),
-        (lambda: kbert.account("tiny", r=8), "account has no option 'r': .* lora_rank"),
-        (lambda: kbert.glue("a", "b", output="c", lr=1), "^glue has .* learning_rates"),
+        (lambda: kbert.plan(gpu="H100", recompute=True), ("plan", "gradient_checkpointing")),
+        (lambda: kbert.account("tiny", r=8), ("account", "'r'", "lora_rank")),
+        (lambda: kbert.glue("a", "b", output="c", lr=1), ("glue", "learning_rates")),
     ],
 )
 def test_function_says_the_new_name_of_an_argument(call, says):
-    with pytest.raises((TypeError, ValueError), match=says):
+    with raises((TypeError, ValueError), *says):
         call()
 
 
 def test_old_name_beside_its_new_one_is_refused():
-    with pytest.raises(TypeError, match="'lora' and 'lora_rank'"):
+    with raises(TypeError, "'lora'", "'lora_rank'"):
         kbert.account("tiny", lora=7, lora_rank=7)
 
 
 def test_unknown_option_is_refused_with_the_closest_name():
-    with pytest.raises(TypeError, match="account has no option 'seqlen': did you mean seq_len"):
+    with raises(TypeError, "account", "'seqlen'", "seq_len"):
         kbert.account("tiny", seqlen=7)
 
 

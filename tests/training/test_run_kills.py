@@ -35,8 +35,7 @@ EVERY = [
 FINETUNE = [["update", 2], ["within the write", 6], ["after the rename", 9]]
 CASES = {
     "default": {
-        ("pretrain", "torch"): [["within the write", 8], ["before the report", 0]],
-        ("finetune", "torch"): [["after the rename", 9]],
+        ("finetune", "torch"): [["within the write", 6]],
     },
     "full": {
         ("pretrain", "torch"): EVERY,

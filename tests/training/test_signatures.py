@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.errors import raises
 
 import kbert
 from kbert.cli.main import cli
@@ -200,10 +201,11 @@ def test_option_on_the_command_line_has_the_text_of_help(name):
     ],
 )
 def test_missing_argument_is_named(call, missing):
-    with pytest.raises(TypeError, match=f"missing 1 required .*'{missing}'"):
+    with raises(TypeError, f"'{missing}'"):
         call()
 
 
+@pytest.mark.full
 def test_editor_completes_settings():
     """Jedi reads the source, as editors do, and runs nothing."""
     jedi = pytest.importorskip("jedi")
@@ -218,6 +220,7 @@ def test_texts_are_not_read_when_kbert_is_imported():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.full
 def test_function_works_without_docstrings(tmp_path):
     code = f"import kbert; kbert.resume({str(tmp_path)!r}, progress=False)"
     done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
