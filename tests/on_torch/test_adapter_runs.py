@@ -156,7 +156,7 @@ def test_finetune_from_adapter_needs_its_settings_and_base(whole, folder, tmp_pa
     data = ("--task", "classify", "--train", folder / "train.tsv", "-o", tmp_path / "second")
     adapter = shutil.copytree(folder / "whole/adapter", tmp_path / "adapter")
     done = kbert_command(capsys, "finetune", adapter, *data, "--lora-rank", "3")
-    says = "give lora_rank=5, lora_targets='query,value,output', lora_alpha=5"
+    says = "lora_rank=5, lora_targets='query,value,output', lora_alpha=5"
     assert done.status == 2 and says in done.err and not (tmp_path / "second").exists()
     file = adapter / "adapter_config.json"
     config = json.loads(file.read_text()) | {"base_model_name_or_path": "bases/of.zip"}

@@ -168,10 +168,10 @@ def test_glue_grid_runs_one_seed_and_the_best_all(bert, data, tmp_path, pretende
     older.write_text(json.dumps(saved))
     again = kbert.glue(bert, data, output=tmp_path, tasks="mrpc", seeds=5)
     assert len(pretended) == 22 and len(again.metrics[0].values) == 5
-    with raises(ValueError, "options"):
+    with raises(ValueError, "other options"):
         kbert.glue(bert, data, output=tmp_path, tasks="mrpc", max_length=9)
     write_task(tmp_path / "other", "MRPC", 12)
-    with raises(ValueError, "data"):
+    with raises(ValueError, "other data"):
         kbert.glue(bert, tmp_path / "other", output=tmp_path, tasks="mrpc")
 
 
