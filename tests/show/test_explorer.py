@@ -289,10 +289,10 @@ def test_bad_explore_options_are_one_line(tmp_path, monkeypatch):
         kbert.explore("tiny", tmp_path / "x.txt")
     with raises(ValueError, "batch_size"):
         kbert.explore("tiny", batch_size=0)
-    with raises(FileNotFoundError, "nowhere"):
+    with raises(FileNotFoundError, tmp_path / "none"):
         kbert.explore("tiny", tmp_path / "none" / "x.html")
     monkeypatch.setattr(explore_module.os, "access", lambda path, mode: False)
-    with raises(PermissionError, "page.html"):
+    with raises(PermissionError, tmp_path):
         kbert.explore("tiny", tmp_path / "x.html")
     assert list(tmp_path.iterdir()) == []
 
@@ -361,9 +361,9 @@ def test_a_page_has_only_the_scripts_that_its_data_can_need(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [(("start",), 5), (("start",), None), (("title",), 5), (("beside",), "no")]
+    ("name", "value"), [("start", 5), ("start", None), ("title", 5), ("beside", "no")]
 )
 def test_options_of_another_type_are_refused_by_name(tmp_path, name, value):
-    with raises(ValueError, *name):
+    with raises(ValueError, name):
         kbert.explore("tiny", tmp_path / "x.html", **{name: value})
     assert not list(tmp_path.iterdir())

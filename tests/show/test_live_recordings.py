@@ -172,8 +172,8 @@ def test_notebooks_have_a_recording_where_the_model_can(bert, small):
         ([], ("list",)),
         ([7], ("sentences[0]",)),
         ([("a", "b", "c")], ("sentences[0]",)),
-        (["a", ""], ("sentences",)),
-        ([("a", " ")], ("sentences",)),
+        (["a", ""], ("sentence", "''")),
+        ([("a", " ")], ("sentence", "' '")),
         (["dog " * 30], ("17",)),
     ],
 )
