@@ -294,7 +294,8 @@ def choose_variant(spec: GraphSpec, sources: Mapping[str, Any], settings) -> Gra
 def describe_models(sources: Mapping[str, Any], base: str, trained: TrainedParts) -> dict[str, str]:
     """Return what a run starts from and what is trained of it, in words by name."""
     facts = {}
-    for title, name in {"Started from": base, "Teacher": "teacher"}.items():
+    names_by_title = {"Started from": base, "Teacher": "teacher"}
+    for title, name in names_by_title.items():
         model = sources.get(name)
         if isinstance(model, Bert):
             model = model.source
@@ -311,7 +312,8 @@ def describe_models(sources: Mapping[str, Any], base: str, trained: TrainedParts
 def _describe_trained(trained: TrainedParts) -> str:
     """Return how many of a model's parameters are trained."""
     spec = trained.spec
-    counts = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
+    variant = {"head": spec.head, "num_labels": spec.num_labels}
+    counts = account(spec.config, 1, **variant)
     trainable = dataclasses.replace(counts, trained=trained).trainable_params
     share = trainable / counts.params
     text = f"{trainable:,} of {counts.params:,} parameters ({share:.2%})"
