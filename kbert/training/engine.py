@@ -121,8 +121,8 @@ class Engine:
         shards = _split_arrays(groups, self.backend.local)
         sums = np.asarray(self.program.measure(shards))
         metrics = {}
-        metrics = sum_metrics(self.step.losses, batch.labels, sums)
-        for name, (value, weight) in metrics.items():
+        sums_of_metrics = sum_metrics(self.step.losses, batch.labels, sums)
+        for name, (value, weight) in sums_of_metrics.items():
             metrics[name] = float(value), float(weight)
         return metrics
 

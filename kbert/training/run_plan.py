@@ -312,8 +312,7 @@ def describe_models(sources: Mapping[str, Any], base: str, trained: TrainedParts
 def _describe_trained(trained: TrainedParts) -> str:
     """Return how many of a model's parameters are trained."""
     spec = trained.spec
-    variant = {"head": spec.head, "num_labels": spec.num_labels}
-    counts = account(spec.config, 1, **variant)
+    counts = account(spec.config, 1, head=spec.head, num_labels=spec.num_labels)
     trainable = dataclasses.replace(counts, trained=trained).trainable_params
     share = trainable / counts.params
     text = f"{trainable:,} of {counts.params:,} parameters ({share:.2%})"

@@ -139,8 +139,9 @@ def _read_jax_variables() -> tuple[str, int, int]:
 def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:
     """Return the whole number in a variable of the environment; a ValueError has the rule."""
     text = os.environ.get(variable)
-    is_number = text is not None and text.strip().isdecimal()
-    number = int(text) if is_number else -1
+    number = -1
+    if text is not None and text.strip().isdecimal():
+        number = int(text)
     if number not in allowed:
         raise ValueError(f"{variable} must be {rule}, got {text!r}{instead}")
     return number
