@@ -310,9 +310,13 @@ def _check_keys(values: dict, missing: set[str], source: str) -> None:
 
 def _closest_divisors(size: int, number: int) -> list[int]:
     """Return the three divisors of a size that are closest to a number."""
-    small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
-    divisors = {*small, *(size // n for n in small)}
-    by_distance = sorted(divisors, key=lambda n: (abs(n - number), n))
+    divisors = set()
+    for divisor in range(1, math.isqrt(size) + 1):
+        if size % divisor == 0:
+            divisors.add(divisor)
+            divisors.add(size // divisor)
+
+    by_distance = sorted(divisors, key=lambda divisor: (abs(divisor - number), divisor))
     return sorted(by_distance[:3])
 
 

@@ -71,8 +71,10 @@ def _write_text(layers: Sequence[Row], counts: tuple[int, int] | None, with_type
 
     widths = []
     for column in zip(header, *lines, strict=True):
-        widths.append(max(len(cell) for cell in column))
-    width = sum(widths) + _GAP * (len(widths) - 1)
+        lengths = [len(cell) for cell in column]
+        widths.append(max(lengths))
+    gaps = _GAP * (len(widths) - 1)
+    width = sum(widths) + gaps
     written = [_align(header, widths), "=" * width]
     for number, line in enumerate(lines):
         if number in rules[1:]:

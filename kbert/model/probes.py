@@ -157,7 +157,9 @@ class TokenPooling(Maskless):
 
     def call(self, x, mask=None):
         ones = ops.ones_like(x[..., :1])  # (B, S, 1)
-        real = ones if mask is None else ops.expand_dims(mask, -1)
+        real = ones
+        if mask is not None:
+            real = ops.expand_dims(mask, -1)
         real = ops.cast(real, x.dtype)
         positions = ops.cumsum(ones, axis=1)
         if self.skip:
@@ -173,7 +175,8 @@ class TokenPooling(Maskless):
         total = ops.sum(weights, axis=1)
         if self.how == "mean_sqrt_len_tokens":
             total = ops.sqrt(total)
-        return ops.sum(x * weights, axis=1) / total
+        weighted_sum = ops.sum(x * weights, axis=1)
+        return weighted_sum / total
 
     def _weigh_tokens(self, real, positions):
         """Return the weights (B, S, 1) of the tokens in the sum."""

@@ -159,15 +159,18 @@ def cross_entropy(logits, labels, weights):
 
 def _cross_entropy_forward(logits, labels, weights):
     wide = _mask_logits(logits, weights)
-    classes = jnp.arange(wide.shape[-1], dtype=labels.dtype)
+    num_classes = wide.shape[-1]
+    classes = jnp.arange(num_classes, dtype=labels.dtype)
     largest = jnp.max(wide, -1, keepdims=True)
-    total = jnp.sum(jnp.exp(wide - largest), -1, keepdims=True)
+    powers = jnp.exp(wide - largest)
+    total = jnp.sum(powers, -1, keepdims=True)
     is_label = classes == labels[..., None]
-    label_logits = jnp.sum(jnp.where(is_label, wide, 0.0), -1)
+    logits_of_labels = jnp.where(is_label, wide, 0.0)
+    label_logits = jnp.sum(logits_of_labels, -1)
     log_total = (jnp.log(total) + largest)[..., 0]
     losses = log_total - label_logits
 
-    candidates = jnp.where(wide == largest, classes, wide.shape[-1])
+    candidates = jnp.where(wide == largest, classes, num_classes)
     first = jnp.min(candidates, -1)  # as argmax
     hits = (first == labels).astype("float32")
     values = (losses, hits, jnp.ones_like(losses))

@@ -131,7 +131,8 @@ def dense(x, kernel, bias, activation: Callable):
     product = tf.matmul(_flatten(x), tf.cast(kernel, x.dtype))
     y = tf.nn.bias_add(product, tf.cast(bias, x.dtype))
     if activation is gelu:
-        erf = tf.math.erf(y * tf.constant(0.5**0.5, y.dtype))
+        scaled = y * tf.constant(0.5**0.5, y.dtype)
+        erf = tf.math.erf(scaled)
         half = y * tf.constant(0.5, y.dtype)
         y = half * (erf + tf.constant(1, y.dtype))
     elif activation is gelu_tanh:
@@ -208,7 +209,8 @@ def _normalize(x, gamma, beta, epsilon: float):
     wide = tf.cast(_flatten(x), tf.float32)
     mean = tf.reduce_mean(wide, -1, keepdims=True)
     centered = wide - mean
-    variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+    squares = tf.square(centered)
+    variance = tf.reduce_mean(squares, -1, keepdims=True)
     scale = tf.math.rsqrt(variance + epsilon)  # (N, 1)
     unit = centered * scale
     gamma32 = tf.cast(gamma, tf.float32)

@@ -145,9 +145,11 @@ class Engine:
         step_key = key_of(self.seed, step)
         replica_keys = fork(step_key, np.arange(replicas))
 
-        indices = np.arange(np.prod(shape), dtype=np.uint64)
+        count = np.prod(shape)
+        indices = np.arange(count, dtype=np.uint64)
         numbers = fork(replica_keys[:, None], indices)
-        seeds = (numbers >> np.uint64(33)).astype(np.int32)
+        seeds = numbers >> np.uint64(33)
+        seeds = seeds.astype(np.int32)
         return seeds.reshape((replicas, *shape))
 
     def split(self, batch: TrainingBatch, stop_flags: StopFlags = NO_STOP) -> list[tuple]:

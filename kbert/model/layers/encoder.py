@@ -267,8 +267,9 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         rate = self.dropout if training else 0.0
         seed = keras_internals.attention_seed(self) if rate else None
 
-        is_plain = firsts is None and not self.adapters and self._has_plain_projections()
-        if is_plain:  # one operation, of which the backends have faster versions
+        has_extras = firsts is not None or self.adapters
+        if not has_extras and self._has_plain_projections():
+            # one operation, of which the backends have faster versions
             kernels, biases = self._kernels_and_biases()
             context = kops.self_attention(x, kernels, biases, mask, rate, seed, queries)
             return self._project_context(context, x.shape[-1], training)

@@ -129,9 +129,12 @@ def _attention_forward(heads, mask, seed, rate):
     sizes = _Sizes.from_heads(heads, rate)
     batch, rows, _, count, size = heads[0].shape
 
-    inputs = sizes.heads(heads) | {"mask": mask, "seed": seed}
-    in_specs = sizes.head_specs(of_block=True) | sizes.mask_specs(mask)
-    context = jax.ShapeDtypeStruct((batch, rows, count, size), heads[0].dtype)
+    inputs = sizes.heads(heads)
+    inputs |= {"mask": mask, "seed": seed}
+    in_specs = sizes.head_specs(of_block=True)
+    in_specs |= sizes.mask_specs(mask)
+    dtype = heads[0].dtype
+    context = jax.ShapeDtypeStruct((batch, rows, count, size), dtype)
     of_rows = jax.ShapeDtypeStruct((batch, count, rows), "float32")
     outputs = {"context": context, "highest": of_rows, "total": of_rows}
     out_specs = sizes.row_specs(of_block=True)
@@ -148,7 +151,8 @@ def _attention_gradients(rate, residuals, gradient) -> tuple[list, list]:
     sizes = _Sizes.from_heads(heads, rate)
 
     inputs = sizes.heads(heads) | saved | {"gradient": gradient}
-    in_specs = sizes.head_specs(of_block=False) | sizes.mask_specs(inputs["mask"])
+    in_specs = sizes.head_specs(of_block=False)
+    in_specs |= sizes.mask_specs(inputs["mask"])
     in_specs |= sizes.row_specs(of_block=False)
     in_specs["gradient"] = in_specs["context"]
 
@@ -157,8 +161,10 @@ def _attention_gradients(rate, residuals, gradient) -> tuple[list, list]:
     for array in heads:
         batch, length, *shape = array.shape
         sums_shape = batch, pallas.cdiv(length, _BLOCK), *shape
-        outputs["heads"].append(jax.ShapeDtypeStruct(array.shape, array.dtype))
-        outputs["sums"].append(jax.ShapeDtypeStruct(sums_shape, "float32"))
+        of_heads = jax.ShapeDtypeStruct(array.shape, array.dtype)
+        sums = jax.ShapeDtypeStruct(sums_shape, "float32")
+        outputs["heads"].append(of_heads)
+        outputs["sums"].append(sums)
         block_of_heads = (None, _BLOCK, shape[0], None, sizes.size)
         block_of_sums = (None, None, shape[0], None, sizes.size)
         out_specs["heads"].append(_part_spec(block_of_heads))
@@ -445,10 +451,17 @@ def _tile_gradients(sizes, inputs, head, query, key, value, row, column):
     total = jnp.where(total > 0, total, 1.0)  # 0 behind the last row
 
     scores = sizes.scores(query, key, inputs["mask"], row, column)
-    probs = jnp.exp(scores - highest[:, None]) / total[:, None]
+    powers = jnp.exp(scores - highest[:, None])
+    probs = powers / total[:, None]
     dropped = sizes.drop(probs, inputs["seed"], head, row, column)
 
-    mean = jnp.sum(gradient.astype("float32") * context.astype("float32"), -1)
-    of_scores = dropped * _product(gradient, value.T) - probs * mean[:, None]
-    of_scores = jnp.where(scores > reference.LOWEST, of_scores * sizes.size**-0.5, 0.0)
-    return dropped.astype(query.dtype), of_scores.astype(query.dtype), gradient
+    products = gradient.astype("float32") * context.astype("float32")
+    mean = jnp.sum(products, -1)
+    of_dropped = _product(gradient, value.T)
+    of_scores = dropped * of_dropped - probs * mean[:, None]
+    scaled = of_scores * sizes.size**-0.5
+    of_scores = jnp.where(scores > reference.LOWEST, scaled, 0.0)
+
+    dropped = dropped.astype(query.dtype)
+    of_scores = of_scores.astype(query.dtype)
+    return dropped, of_scores, gradient

@@ -56,7 +56,8 @@ def infonce(embeddings, numbers, weights, scale: float):
 def _find_left_out(records, numbers, weights, num_further: int):
     """Return which candidates are no negatives of a record, nor its second text: (B, (C − 1) B)."""
     second_texts = _list_candidates(records, num_further, 0)
-    is_positive = ops.equal(ops.expand_dims(records, 1), second_texts)
+    anchors = ops.expand_dims(records, 1)
+    is_positive = ops.equal(anchors, second_texts)
 
     first = numbers[:, :1]
     second = numbers[:, 1:2]
@@ -110,10 +111,12 @@ def cosent(embeddings, scores, weights, scale: float):
     Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
     """
     scores = ops.expand_dims(scores, 1)
-    real = weights > 0
     higher = scores > ops.transpose(scores)
-    higher = ops.logical_and(higher, ops.expand_dims(real, 1))
-    higher = ops.logical_and(higher, ops.expand_dims(real, 0))
+    real = weights > 0
+    real_down = ops.expand_dims(real, 1)
+    real_across = ops.expand_dims(real, 0)
+    higher = ops.logical_and(higher, real_down)
+    higher = ops.logical_and(higher, real_across)
 
     cosines = _cosines(embeddings)
     across = ops.expand_dims(cosines, 0)
@@ -122,7 +125,8 @@ def cosent(embeddings, scores, weights, scale: float):
     terms = ops.where(higher, scale * differences, MASKED)
     terms = ops.reshape(terms, (-1,))
     zero = ops.zeros_like(terms[:1])  # exp(0) = 1
-    loss = ops.logsumexp(ops.concatenate([zero, terms]))
+    terms = ops.concatenate([zero, terms])
+    loss = ops.logsumexp(terms)
 
     is_right = ops.logical_and(higher, differences < 0)
     num_pairs = ops.sum(ops.cast(higher, "float32"))

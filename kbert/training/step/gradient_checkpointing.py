@@ -71,7 +71,8 @@ class SegmentedModel:
 
         outputs = dict(zip(self._states, states, strict=True))
         if self._heads:
-            masks = [mask] * len(states) + input_masks
+            state_masks = [mask] * len(states)
+            masks = state_masks + input_masks
             head_inputs = [*states, *inputs]
             of_heads = call_stateless(self._heads, values, head_inputs, mask=masks)
             outputs |= zip(self._of_heads, of_heads, strict=True)
