@@ -91,9 +91,11 @@ def tpu(name: str) -> Devices:
     kind, _, shape = name.partition(":")
     chip = _find(kind, "TPU")
     if shape not in chip.slices:
-        near = hint(name, [f"{kind}:{known}" for known in chip.slices], "there are")
+        known_names = [f"{kind}:{known}" for known in chip.slices]
+        near = hint(name, known_names, "there are")
         raise ValueError(f"tpu must be a slice that there is, got {name!r}: {near}")
-    chips = math.prod(int(side) for side in shape.split("x"))
+    sides = [int(side) for side in shape.split("x")]
+    chips = math.prod(sides)
     return Devices(name, chip, chips)
 
 
@@ -117,7 +119,8 @@ def gpu(name: str, own: bool = False) -> Devices:
 
 def _gpus_by_plain_names() -> dict[str, Accelerator]:
     """Return the GPUs by the names that users give them, with and without their memory."""
-    gpus = {_plain(chip.name): chip for chip in accelerators().values() if chip.kind == "GPU"}
+    chips = [chip for chip in accelerators().values() if chip.kind == "GPU"]
+    gpus = {_plain(chip.name): chip for chip in chips}
     with_memory = {f"{name}{chip.memory // 2**30}gb": chip for name, chip in gpus.items()}
     return gpus | with_memory
 

@@ -164,7 +164,8 @@ class Account:
         from kbert.io.row_formats import to_html
 
         header = ("", "parameters", "", "forward FLOPs", "", "activation bytes")
-        return to_html(header, [*self._group_lines(), self._total_line()], repr(self))
+        lines = [*self._group_lines(), self._total_line()]
+        return to_html(header, lines, repr(self))
 
     def to_latex(self, *, every_row: bool = False) -> str:
         """Return the groups, or every row, as a table for LaTeX, with booktabs' rules."""
@@ -172,12 +173,15 @@ class Account:
 
         counts = ("Parameters", "Forward FLOPs", "Activation bytes")
         if every_row:
-            lines = [(row.layer, row.params, row.flops, row.activation_bytes) for row in self.rows]
+            lines = []
+            for row in self.rows:
+                lines.append((row.layer, row.params, row.flops, row.activation_bytes))
             total = ("Total", self.params, self.flops, self.activation_bytes)
             return to_latex(("Layer", *counts), lines, total)
 
         header = ("Group", "Parameters", "Share", "Forward FLOPs", "Share", "Activation bytes")
-        return to_latex(header, self._group_lines(), ("Total", *self._total_line()[1:]))
+        last_line = ("Total", *self._total_line()[1:])
+        return to_latex(header, self._group_lines(), last_line)
 
     def _group_lines(self) -> list[tuple]:
         lines = []
@@ -223,7 +227,8 @@ class Account:
         """Number of parameters with a gradient: all, or the unfrozen ones and the adapters'."""
         if self.trained is None:
             return self.params
-        frozen = sum(row.params for row in self.rows if row.layer in self.trained.frozen)
+        layers = self.trained.frozen
+        frozen = sum(row.params for row in self.rows if row.layer in layers)
         return self.params - frozen + self.trained.adapter_params
 
     @property
@@ -240,7 +245,8 @@ class Account:
     def memory(self) -> Memory:
         """Memory of a training step with Adam, in the account's dtype."""
         weight, gradient, adam = DTYPES[self.dtype][:3]
-        params = self.params + (self.trained.adapter_params if self.trained else 0)
+        adapter_params = self.trained.adapter_params if self.trained else 0
+        params = self.params + adapter_params
         trained = self.trainable_params
         activations = self._training_cost[1]
         return Memory(params * weight, trained * gradient, trained * adam, activations)
@@ -345,7 +351,8 @@ def account(
         require_positive("packed_texts", packed_texts)
 
     letters = closed_form.config_letters(config)
-    letters |= {"S": seq_len, "B": batch_size, "w": DTYPES[dtype][3]}
+    bytes_of_number = DTYPES[dtype][3]
+    letters |= {"S": seq_len, "B": batch_size, "w": bytes_of_number}
     optional = {"M": max_predictions, "R": spec.selected, "X": packed_texts}
     letters |= {letter: value for letter, value in optional.items() if value is not None}
     trained = None
@@ -369,7 +376,9 @@ def account(
 
 def _account_layers(spec: GraphSpec, letters: dict[str, int]) -> tuple[LayerAccount, ...]:
     accounts = []
-    for layer, row in zip(closed_form.layers(spec), closed_form.rows(spec), strict=True):
+    layers = closed_form.layers(spec)
+    closed_forms = closed_form.rows(spec)
+    for layer, row in zip(layers, closed_forms, strict=True):
         layer_account = LayerAccount(
             layer=row.layer,
             type=row.type,

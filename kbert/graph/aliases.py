@@ -47,12 +47,18 @@ def table() -> dict[str, dict[str, str]]:
 
 def resolve(noun: str, name: Any) -> Any:
     """Return kbert's name for a "head", "task" or "command"; another name is returned unchanged."""
-    return table()[noun].get(_plain(name), name) if isinstance(name, str) else name
+    if not isinstance(name, str):
+        return name
+    aliases = table()[noun]
+    return aliases.get(_plain(name), name)
 
 
 def find_way(noun: str, name: Any) -> str | None:
     """Return what to do for "no task" such as "fill-mask", or "no command" such as "resume"."""
-    return table()[noun].get(_plain(name)) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        return None
+    aliases = table()[noun]
+    return aliases.get(_plain(name))
 
 
 def no_option(command: str | None, name: str, has_config: bool) -> str | None:
@@ -67,7 +73,8 @@ def no_option(command: str | None, name: str, has_config: bool) -> str | None:
 
 def setting(name: str) -> str | None:
     """Return what kbert calls a setting of another library or of an older release."""
-    return table()["setting"].get(name) or table()["old setting"].get(name)
+    new_name = table()["setting"].get(name)
+    return new_name or table()["old setting"].get(name)
 
 
 def option(command: str | None, name: str) -> str:

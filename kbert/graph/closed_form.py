@@ -62,12 +62,14 @@ COLUMNS = tuple(field.name for field in fields(Row))
 def rows(spec: GraphSpec) -> tuple[Row, ...]:
     """Return the closed form of a built model's summary: one row per layer, in its order."""
     letters = config_letters(spec.config)
-    sizes = letters | {"N": None, "S": spec.seq_len, "M": spec.max_predictions, "R": spec.selected}
+    sizes = letters | {"N": None, "S": spec.seq_len}
+    sizes |= {"M": spec.max_predictions, "R": spec.selected}
     result = []
     for layer in layers(spec):
         shape = put_in_numbers(layer.output_shape, sizes)
         params = compute(layer.params, letters)
-        result.append(Row(layer.name, layer.type, shape, params, layer.connected_to))
+        row = Row(layer.name, layer.type, shape, params, layer.connected_to)
+        result.append(row)
     return tuple(result)
 
 
@@ -131,7 +133,9 @@ def layers(spec: GraphSpec) -> list[Layer]:
     if spec.max_predictions is not None:
         mlm_input = "selected" if spec.selected_positions else "gathered"
     texts = "X" if spec.packed else "B"
-    return result + head_layers(spec.variant.graph, mlm_input, last, spec.num_labels, texts)
+    graph = spec.variant.graph
+    of_head = head_layers(graph, mlm_input, last, spec.num_labels, texts)
+    return result + of_head
 
 
 def _selected_block(spec: GraphSpec) -> list[Layer]:

@@ -59,7 +59,8 @@ class AccountComparison:
             sizes = [getattr(account.config, field) for account in self.accounts]
             lines.append(self._line(name, sizes))
         for name, count in _COUNTS.items():
-            lines.append(self._line(name, [count(account) for account in self.accounts]))
+            counts = [count(account) for account in self.accounts]
+            lines.append(self._line(name, counts))
         return lines
 
     def _line(self, name: str, values: list[int]) -> tuple:

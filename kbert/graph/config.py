@@ -141,7 +141,8 @@ class BertConfig:
         yield "hidden_act", is_known, f"be one of {', '.join(ACTIVATIONS)}"
 
         pad = self.pad_token_id
-        is_token = isinstance(pad, int) and not isinstance(pad, bool) and 0 <= pad < self.vocab_size
+        is_whole = isinstance(pad, int) and not isinstance(pad, bool)
+        is_token = is_whole and 0 <= pad < self.vocab_size
         tokens = f"be a token of the vocabulary, 0 … {self.vocab_size - 1}"
         yield "pad_token_id", is_token, tokens
 
@@ -254,7 +255,8 @@ class BertConfig:
         if known.get("pad_token_id", 0) is None:  # as transformers writes "no padding token"
             del known["pad_token_id"]
 
-        defaults = {"pad_token_id": family.pad_token_id} | dict(family.fixed + family.unsaid)
+        of_family = dict(family.fixed + family.unsaid)
+        defaults = {"pad_token_id": family.pad_token_id} | of_family
         try:
             config = cls(**defaults | known)
         except ValueError as error:
@@ -308,9 +310,13 @@ def _check_keys(values: dict, missing: set[str], source: str) -> None:
 
 def _closest_divisors(size: int, number: int) -> list[int]:
     """Return the three divisors of a size that are closest to a number."""
-    small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
-    divisors = {*small, *(size // n for n in small)}
-    by_distance = sorted(divisors, key=lambda n: (abs(n - number), n))
+    divisors = set()
+    for divisor in range(1, math.isqrt(size) + 1):
+        if size % divisor == 0:
+            divisors.add(divisor)
+            divisors.add(size // divisor)
+
+    by_distance = sorted(divisors, key=lambda divisor: (abs(divisor - number), divisor))
     return sorted(by_distance[:3])
 
 

@@ -38,7 +38,9 @@ def compute(formula: str, letters: Mapping[str, int]) -> int:
         source = put_in_numbers(formula, letters)
         if not _ARITHMETIC.fullmatch(source):
             raise SyntaxError
-        return _value(ast.parse(source.replace("·", "*"), mode="eval").body)
+        expression = source.replace("·", "*")
+        tree = ast.parse(expression, mode="eval")
+        return _value(tree.body)
     except SyntaxError:
         raise ValueError(
             f"a formula must be numbers, letters, +, · and brackets, got {formula!r}"

@@ -15,15 +15,21 @@ from kbert.io import json_schema as js
 
 
 def _is_history(value) -> bool:
-    return js.LIST.fits(value) and [type(item) for item in value] == [str, int, int]
+    if not js.LIST.fits(value):
+        return False
+    types = [type(item) for item in value]
+    return types == [str, int, int]
 
 
 def _is_batch_shape(value) -> bool:
-    return js.LIST.fits(value) and len(value) == 2 and _LENGTH.fits(value[1])
+    if not js.LIST.fits(value) or len(value) != 2:
+        return False
+    return _LENGTH.fits(value[1])
 
 
 _SHOWN = 3  # differences in one error
-_MODEL = js.fields({"config": js.fields({"layers": js.list_of(js.OBJECT)})})
+_MODEL_CONFIG = js.fields({"layers": js.list_of(js.OBJECT)})
+_MODEL = js.fields({"config": _MODEL_CONFIG})
 _LAYER = js.fields(
     {
         "class_name": js.TEXT,
@@ -32,11 +38,15 @@ _LAYER = js.fields(
     },
     {"name": js.TEXT},
 )
-_LAYERS = js.fields({"config": js.fields({"layers": js.list_of(_LAYER)})})
+_LAYERS_CONFIG = js.fields({"layers": js.list_of(_LAYER)})
+_LAYERS = js.fields({"config": _LAYERS_CONFIG})
 _HISTORY = js.Kind("a layer's name and two numbers", _is_history)
-_TENSOR = js.fields({"config": js.fields({"keras_history": _HISTORY})})
-_POLICY = js.fields({"config": js.fields({"name": js.TEXT})})
-_INITIALIZER = js.fields({"config": js.fields({"stddev": js.ANYTHING})})
+_TENSOR_CONFIG = js.fields({"keras_history": _HISTORY})
+_TENSOR = js.fields({"config": _TENSOR_CONFIG})
+_POLICY_CONFIG = js.fields({"name": js.TEXT})
+_POLICY = js.fields({"config": _POLICY_CONFIG})
+_INITIALIZER_CONFIG = js.fields({"stddev": js.ANYTHING})
+_INITIALIZER = js.fields({"config": _INITIALIZER_CONFIG})
 _LENGTH = js.or_null(js.whole(1))
 _SHAPE = js.Kind("a batch of a number of positions or of any", _is_batch_shape)
 _ATTENTION = names.encoder(1, names.ATTENTION)
@@ -94,14 +104,16 @@ def read_graph(values: dict, source: str, config: BertConfig | None = None) -> G
 
 def _read_length(name: str, settings: Mapping[str, Mapping], source: str) -> int | None:
     """Return the number of positions of an input; None: any, or there is no such input."""
-    shape = settings.get(name, {}).get("batch_shape", [None, None])
+    settings_of_input = settings.get(name, {})
+    shape = settings_of_input.get("batch_shape", [None, None])
     return js.check(shape, _SHAPE, f"{source}: {name}")[1]
 
 
 def _read_num_labels(head: Head, settings: Mapping[str, Mapping]):
     if not head.has_labels:
         return 2
-    units = [settings[name].get("units") for name in head.layers if name in settings]
+    head_settings = [settings[name] for name in head.layers if name in settings]
+    units = [setting.get("units") for setting in head_settings]
     return units[-1] if units else 2
 
 
@@ -111,7 +123,8 @@ def _read_dtype(layers: Mapping[str, dict]) -> str | None:
     for layer in layers.values():
         if layer["class_name"] != "InputLayer":
             policy = layer["config"].get("dtype")
-            dtypes.add(policy["config"]["name"] if js.matches(policy, _POLICY) else None)
+            is_policy = js.matches(policy, _POLICY)
+            dtypes.add(policy["config"]["name"] if is_policy else None)
     return dtypes.pop() if len(dtypes) == 1 else None
 
 
@@ -154,8 +167,10 @@ def _read_layers(values: dict, source: str) -> dict[str, dict]:
     layers = values["config"]["layers"]
     by_name = {}
     for layer in layers:
-        config = layer["config"] if js.OBJECT.fits(layer.get("config")) else {}
-        by_name[str(layer.get("name", config.get("name")))] = layer
+        has_config = js.OBJECT.fits(layer.get("config"))
+        config = layer["config"] if has_config else {}
+        name = layer.get("name", config.get("name"))
+        by_name[str(name)] = layer
     if names.TOKEN_EMBEDDING not in by_name:
         raise ValueError(
             f"{source} must hold a graph that kbert builds, got a {kind} {_describe(by_name)}"
@@ -247,7 +262,9 @@ def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
         "scale": True,
         "rms_scaling": False,
     }
-    selected = {"start": 1, "stop": None} if name == names.MLM_SLICE else {"start": 0, "stop": 1}
+    selected: dict[str, int | None] = {"start": 0, "stop": 1}
+    if name == names.MLM_SLICE:
+        selected = {"start": 1, "stop": None}
     settings: dict[str, dict] = {
         "TokenEmbedding": {"pad_token_id": config.pad_token_id, "mask_zero": False},
         "PositionEmbedding": {"first": config.first_position},

@@ -66,7 +66,8 @@ def _add_heads(config: BertConfig, without: str, both: str) -> list[Step]:
     added = []
     for group, totals in full.groups.items():
         if group in ("MLM", "NSP"):
-            formulas = [row.formula for row in full.rows if row.group == group and row.params]
+            with_params = [row for row in full.rows if row.group == group and row.params]
+            formulas = [row.formula for row in with_params]
             added.append(Step("+", f"{totals.params:,}", f"{group}: {' + '.join(formulas)}"))
             params_of_heads += totals.params
 

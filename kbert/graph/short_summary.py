@@ -71,14 +71,17 @@ def _write_text(layers: Sequence[Row], counts: tuple[int, int] | None, with_type
 
     widths = []
     for column in zip(header, *lines, strict=True):
-        widths.append(max(len(cell) for cell in column))
-    width = sum(widths) + _GAP * (len(widths) - 1)
+        lengths = [len(cell) for cell in column]
+        widths.append(max(lengths))
+    gaps = _GAP * (len(widths) - 1)
+    width = sum(widths) + gaps
     written = [_align(header, widths), "=" * width]
     for number, line in enumerate(lines):
         if number in rules[1:]:
             written.append("_" * width)
         written.append(_align(line, widths))
-    return "\n".join([*written, "=" * width, *_list_sums(layers, counts), ""])
+    sums = _list_sums(layers, counts)
+    return "\n".join([*written, "=" * width, *sums, ""])
 
 
 def _list_lines(
@@ -112,10 +115,11 @@ def _list_sums(layers: Sequence[Row], counts: tuple[int, int] | None) -> list[st
 def latex_text(layers: Sequence[Row], *, collapse: bool = False, sum_name: str = "Total") -> str:
     """Return a summary as a table for LaTeX, without the column of connections."""
     header = ("Layer", "Type", "Output shape", "Parameters")
-    last = (sum_name, "", "", sum(row.params for row in layers))
+    total = sum(row.params for row in layers)
+    last = (sum_name, "", "", total)
     lines: list[tuple] = []
     if not collapse:
-        lines += [(row.layer, row.type, row.output_shape, row.params) for row in layers]
+        lines += _shapes(layers)
         return to_latex(header, lines, last)
 
     rules = []
@@ -123,7 +127,7 @@ def latex_text(layers: Sequence[Row], *, collapse: bool = False, sum_name: str =
         rules.append(len(lines))
         if section.title:
             lines.append((section.title, "", "", section.params))
-        lines += [(row.layer, row.type, row.output_shape, row.params) for row in section.layers]
+        lines += _shapes(section.layers)
     return to_latex(header, lines, last, rules[1:])
 
 
@@ -137,7 +141,8 @@ def _split_blocks(layers: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
             yield number, part
             part = []
         number = block
-        part.append(replace(row, layer=row.layer.removeprefix(names.encoder(block, ""))))
+        name = row.layer.removeprefix(names.encoder(block, ""))
+        part.append(replace(row, layer=name))
     if part:
         yield number, part
 

@@ -58,4 +58,5 @@ def count_labels(values: dict) -> int | None:
     if isinstance(names, dict) and names:
         return len(names)
     count = values.get("num_labels", values.get("_num_labels"))
-    return count if js.matches(count, js.whole(1, _MOST_LABELS)) else None
+    is_count = js.matches(count, js.whole(1, _MOST_LABELS))
+    return count if is_count else None

@@ -118,7 +118,8 @@ class GraphSpec:
     @property
     def classifier_rate(self) -> float:
         """Dropout rate of a classifier; the encoder's for DistilBERT's token classifier."""
-        rate, of_tokens = self.config.classifier_dropout, HEADS[self.head].reads == "all"
+        rate = self.config.classifier_dropout
+        of_tokens = HEADS[self.head].reads == "all"
         if rate is None or (of_tokens and not self.config.family.pooler):
             return self.config.hidden_dropout_prob
         return rate
@@ -172,7 +173,8 @@ class GraphSpec:
             )
 
         if self.selected_positions and head.reads == "all":
-            few = " or ".join(head.name for head in HEADS.values() if head.reads != "all")
+            names_of_few = [head.name for head in HEADS.values() if head.reads != "all"]
+            few = " or ".join(names_of_few)
             raise ValueError(
                 f"selected_positions must be for a head that reads few positions, {few}, got head "
                 f"{self.head!r}"
@@ -184,7 +186,8 @@ class GraphSpec:
             )
 
         if self.packed and not head.packs:
-            packs = " or ".join(head.name for head in HEADS.values() if head.packs)
+            names_that_pack = [head.name for head in HEADS.values() if head.packs]
+            packs = " or ".join(names_that_pack)
             raise ValueError(f"packed must be for the head {packs}, got head {self.head!r}")
 
     def _set(self, name: str, value) -> None:

@@ -75,20 +75,23 @@ def trainable_columns(layers: Sequence[Row], trained: TrainedParts) -> dict:
     total = sum(row.params for row in layers)
     frozen = sum(row.params for row in layers if row.layer in trained.frozen)
     added = trained.adapter_params
-    return {"counts": (total + added, total - frozen + added), "mark": mark}
+    trainable = total - frozen + added
+    return {"counts": (total + added, trainable), "mark": mark}
 
 
 def select(layers: Sequence[Row], layer_range: Sequence[str] | None) -> tuple[Row, ...]:
     """Return the rows from the first match of one pattern to the last match of the other."""
     if layer_range is None:
         return tuple(layers)
-    if len(layer_range) != 2 or not all(isinstance(part, str) for part in layer_range):
+    has_texts = all(isinstance(part, str) for part in layer_range)
+    if len(layer_range) != 2 or not has_texts:
         raise ValueError(f"layer_range must be two names or patterns, got {layer_range!r}")
 
     matches = []
     for pattern in layer_range:
         try:
-            indices = [index for index, row in enumerate(layers) if re.match(pattern, row.layer)]
+            layer_names = [row.layer for row in layers]
+            indices = [index for index, name in enumerate(layer_names) if re.match(pattern, name)]
         except re.error as error:
             raise ValueError(f"layer_range must be patterns, got {pattern!r}: {error}") from None
         if not indices:
@@ -122,7 +125,8 @@ def format_table(
         for cells_of_row, mark in zip(cells, trainable, strict=True):
             cells_of_row.append(mark)
 
-    natural = [_widest_line(column) for column in zip(header, *cells, strict=True)]
+    columns = zip(header, *cells, strict=True)
+    natural = [_widest_line(column) for column in columns]
     full = sum(natural) + _GAP * (len(natural) - 1)
     if positions:
         widths = _fit_columns(positions, len(header), width or full)
@@ -155,7 +159,8 @@ def _fit_columns(positions: Sequence[float], count: int, width: int) -> list[int
         ends.append(ends[-1] + len("Trainable") + _GAP)
 
     starts = [-_GAP, *ends]
-    widths = [end - start - _GAP for start, end in zip(starts, ends, strict=False)]
+    spans = zip(starts, ends, strict=False)
+    widths = [end - start - _GAP for start, end in spans]
     if len(ends) != count or min(widths) < 1:
         raise ValueError(
             f"positions must be {count} rising ends of columns at least {_GAP + 1} "
@@ -183,20 +188,24 @@ def _stack_row(row: Sequence[str], widths: Sequence[int], width: int) -> str:
     connections = []
     if len(columns) > len(widths):
         connections = _wrap(columns.pop(2), width - 2 * _INDENT)
-    below = "\n".join([_columns(columns, widths, right=1), *connections])
+    first_line = _columns(columns, widths, right=1)
+    below = "\n".join([first_line, *connections])
     indented = textwrap.indent(below.rstrip(), " " * _INDENT)
     return "\n".join([*_wrap(name, width), indented])
 
 
 def _columns(cells: Sequence[str], widths: Sequence[int], right: int = 2) -> str:
     """Return cells side by side, each wrapped within its width; column `right` is set right."""
-    columns = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    widths_of_cells = zip(cells, widths, strict=True)
+    columns = [_wrap(cell, width) for cell, width in widths_of_cells]
     lines = []
     for pieces in itertools.zip_longest(*columns, fillvalue=""):
         padded = []
         for index, (piece, width) in enumerate(zip(pieces, widths, strict=True)):
-            padded.append(piece.rjust(width) if index == right else piece.ljust(width))
-        lines.append((" " * _GAP).join(padded).rstrip())
+            is_right = index == right
+            padded.append(piece.rjust(width) if is_right else piece.ljust(width))
+        line = (" " * _GAP).join(padded)
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 

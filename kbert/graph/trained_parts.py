@@ -91,7 +91,8 @@ class TrainedParts:
     @property
     def adapter_params(self) -> int:
         """Number of parameters of all A and B: rank · (inputs + outputs) per matrix."""
-        return sum(self.rank * (matrix.inputs + matrix.outputs) for matrix in self.adapted)
+        sizes = [matrix.inputs + matrix.outputs for matrix in self.adapted]
+        return sum(self.rank * size for size in sizes)
 
 
 def read_freeze(text: str) -> tuple[frozenset[str], tuple[range, ...]]:
@@ -120,7 +121,8 @@ def _read_blocks(word: str) -> range:
 
 def read_lora_targets(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return names, in a list or between commas, in the order of `MATRICES`, each once."""
-    targets = list(names) if isinstance(names, (list, tuple)) else _names(names)
+    is_list = isinstance(names, (list, tuple))
+    targets = list(names) if is_list else _names(names)
 
     if not targets or any(name not in tuple(MATRICES) for name in targets):
         raise ValueError(f"lora_targets must {ON}, got {names!r}")
@@ -163,7 +165,8 @@ def trained_parts(
         return TrainedParts(spec, frozen)
 
     rank = require_positive("lora_rank", lora_rank)
-    free = [n for n in range(1, spec.config.num_hidden_layers + 1) if n not in blocks]
+    all_blocks = range(1, spec.config.num_hidden_layers + 1)
+    free = [block for block in all_blocks if block not in blocks]
     if not free:
         raise ValueError(
             f"freeze must leave lora_rank a block to adapt, got {freeze!r}: all blocks"
@@ -219,7 +222,8 @@ def learning_rate_factors(
     decay = 1.0 if layer_decay is None else layer_decay
     factors = {}
     for layer in graph_layers(spec):
-        depth = depths.get(part_of(layer.group)) or names.block_of(layer.name)
+        part = part_of(layer.group)
+        depth = depths.get(part) or names.block_of(layer.name)
         factors[layer.name] = head_share if depth == top else decay ** (top - depth)
     return factors
 
@@ -251,7 +255,8 @@ def _read_frozen(spec: GraphSpec, freeze: str | None) -> tuple[frozenset[str], s
         blocks = set(range(1, count + 1))
     frozen = set()
     for layer in layers:
-        is_named = part_of(layer.group) in groups or names.block_of(layer.name) in blocks
+        part = part_of(layer.group)
+        is_named = part in groups or names.block_of(layer.name) in blocks
         if layer.params and is_named:
             frozen.add(layer.name)
     return frozenset(frozen), blocks

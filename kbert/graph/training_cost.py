@@ -39,7 +39,9 @@ def training_cost(
 
         is_last = names.block_of(row.layer) == config.num_hidden_layers
         computed = queries if is_last else tokens
-        squares = {"query": computed * square, "key": tokens * square, "value": tokens * square}
+        of_query = computed * square
+        of_all = tokens * square
+        squares = {"query": of_query, "key": of_all, "value": of_all}
         flops += row.flops
         flops += _backward(row, before, trains_weights, adapters, trains_table, squares)
 

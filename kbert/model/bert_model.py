@@ -77,10 +77,12 @@ class BertModel(keras.Model):
         if self._spec is _UNREAD:
             values = {"class_name": type(self).__name__, "config": self.get_config()}
             try:
-                spec = read_graph(json.loads(json.dumps(values)), self.name)
+                as_json = json.loads(json.dumps(values))
+                spec = read_graph(as_json, self.name)
             except (TypeError, ValueError):  # layers of its user's among them
                 spec = None
-            self._spec = spec if spec and list(spec.outputs) == self.output_names else None
+            has_outputs_of_spec = spec is not None and list(spec.outputs) == self.output_names
+            self._spec = spec if has_outputs_of_spec else None
         return self._spec
 
     @aliases.answer_old_names
@@ -159,7 +161,8 @@ class BertModel(keras.Model):
 
     def _count_weights(self) -> tuple[int, int]:
         """Return the numbers of all and of the trainable parameters."""
-        trainable = sum(math.prod(weight.shape) for weight in self.trainable_weights)
+        sizes = [math.prod(weight.shape) for weight in self.trainable_weights]
+        trainable = sum(sizes)
         return self.count_params(), trainable
 
     def _short_summary(self, collapse: bool, format: str, layer_range, width: int | None) -> str:
@@ -207,7 +210,8 @@ class BertModel(keras.Model):
         if isinstance(x, dict):
             x = [x[name] for name in self.input_names]
         inputs = {}
-        for expected, ids in zip(self.inputs, keras.tree.flatten(x), strict=True):
+        arrays = keras.tree.flatten(x)
+        for expected, ids in zip(self.inputs, arrays, strict=True):
             inputs[expected.name] = keras.ops.convert_to_tensor(ids, expected.dtype)
         return inputs
 
@@ -222,9 +226,11 @@ class BertModel(keras.Model):
             masks[names.MLM] = masks[names.TOKEN_CLASSIFIER] * inputs[names.MASKED]
 
         masked = []
-        for name, output in zip(self.output_names, keras.tree.flatten(y_pred), strict=True):
+        outputs = keras.tree.flatten(y_pred)
+        for name, output in zip(self.output_names, outputs, strict=True):
             if name in masks:
-                output = Masked(dtype=output.dtype)([output, masks[name]])
+                mask_output = Masked(dtype=output.dtype)
+                output = mask_output([output, masks[name]])
             masked.append(output)
         return keras.tree.pack_sequence_as(y_pred, masked)
 

@@ -97,7 +97,8 @@ def build_encoder(
         A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Outputs: the sequence
         output, float (B, S, H), and the pooled output, float (B, H).
     """
-    return build(GraphSpec.of(config, "encoder", seq_len=seq_len, dtype=dtype))
+    spec = GraphSpec.of(config, "encoder", seq_len=seq_len, dtype=dtype)
+    return build(spec)
 
 
 def build_classifier(
@@ -120,7 +121,8 @@ def build_classifier(
         (B, num_labels).
     """
     variant: dict = {"num_labels": num_labels, "selected_positions": selected_positions}
-    return build(GraphSpec.of(config, "classifier", seq_len=seq_len, dtype=dtype, **variant))
+    spec = GraphSpec.of(config, "classifier", seq_len=seq_len, dtype=dtype, **variant)
+    return build(spec)
 
 
 def build_token_classifier(
@@ -138,9 +140,8 @@ def build_token_classifier(
         A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Output: logits, float
         (B, S, num_labels); they carry the padding mask, so Keras's losses ignore padding.
     """
-    return build(
-        GraphSpec.of(config, "tokens", num_labels=num_labels, seq_len=seq_len, dtype=dtype)
-    )
+    spec = GraphSpec.of(config, "tokens", num_labels=num_labels, seq_len=seq_len, dtype=dtype)
+    return build(spec)
 
 
 def build_question_answering(
@@ -157,7 +158,8 @@ def build_question_answering(
         A functional model. Inputs Input-Token, Input-Segment: int32 (B, S). Outputs Span-Start and
         Span-End: logits over the positions, float (B, S) each.
     """
-    return build(GraphSpec.of(config, "qa", seq_len=seq_len, dtype=dtype))
+    spec = GraphSpec.of(config, "qa", seq_len=seq_len, dtype=dtype)
+    return build(spec)
 
 
 def build(spec: GraphSpec) -> BertModel:
@@ -189,7 +191,8 @@ def build_graph(spec: GraphSpec) -> BertModel:
 
     policy = spec.dtype or keras.config.dtype_policy().name
     carried = dataclasses.replace(spec, dtype=policy)
-    model = BertModel(list(inputs.values()), outputs, name=head.model_name, spec=carried)
+    tensors = list(inputs.values())
+    model = BertModel(tensors, outputs, name=head.model_name, spec=carried)
     if spec.dtype is not None:
         model.dtype_policy = spec.dtype  # else that of Keras, by which `compile` scales a loss
     return model
@@ -233,13 +236,16 @@ def _inputs(spec: GraphSpec) -> dict:
 
 def _queries(spec: GraphSpec, x, inputs: dict) -> list:
     """Return attention's inputs besides x (B, S, H): its positions that are read."""
-    queries = name_layer(spec, names.encoder(spec.config.num_hidden_layers, names.QUERIES))
+    last = spec.config.num_hidden_layers
+    queries = name_layer(spec, names.encoder(last, names.QUERIES))
     if spec.packed:
         firsts = inputs[names.PACKED_FIRSTS]
         return [GatherFirsts(**queries)([x, firsts]), firsts]  # (N, 1, H)
     if spec.max_predictions is None:
         return [Slice(0, 1, **queries)(x)]  # (B, 1, H)
-    return [Gather(spec.has_pooler, **queries)([x, inputs[names.MASKED_POSITIONS]])]  # (B, R, H)
+    gather = Gather(spec.has_pooler, **queries)
+    selected = gather([x, inputs[names.MASKED_POSITIONS]])  # (B, R, H)
+    return [selected]
 
 
 def _embeddings(spec: GraphSpec, inputs: dict):
@@ -260,7 +266,8 @@ def _embeddings(spec: GraphSpec, inputs: dict):
             embeddings_initializer=make_initializer(spec),
             **name_layer(spec, names.SEGMENT_EMBEDDING),
         )(inputs[names.SEGMENT_IDS])
-        x = Add(**name_layer(spec, names.TOKEN_PLUS_SEGMENT))([x, segments])
+        add_segments = Add(**name_layer(spec, names.TOKEN_PLUS_SEGMENT))
+        x = add_segments([x, segments])
 
     if spec.packed:
         x = [x, inputs[names.PACKED_POSITIONS], inputs[names.PACKED_TEXTS]]
@@ -273,7 +280,8 @@ def _embeddings(spec: GraphSpec, inputs: dict):
     )(x)
 
     # Differs from Google: keras_bert drops out first and normalizes then.
-    x = Dropout(config.hidden_dropout_prob, **name_layer(spec, names.EMBEDDING_DROPOUT))(x)
+    options = name_layer(spec, names.EMBEDDING_DROPOUT)
+    x = Dropout(config.hidden_dropout_prob, **options)(x)
     return make_norm(spec, names.EMBEDDING_NORM)(x), table
 
 
@@ -296,12 +304,16 @@ def _encoder_block(spec: GraphSpec, x, block: int, selected: list):
         kernel_initializer=make_initializer(spec),
         **name_layer(spec, names.encoder(block, names.FEED_FORWARD)),
     )
-    return _residual(spec, x, feed_forward(x), block, names.FEED_FORWARD)
+    y = feed_forward(x)
+    return _residual(spec, x, y, block, names.FEED_FORWARD)
 
 
 def _residual(spec: GraphSpec, x, y, block: int, part: str):
     """Apply LayerNorm(x + Dropout(y)), where y is a sublayer's output."""
     name = names.encoder(block, part, "Dropout")
-    y = Dropout(spec.config.hidden_dropout_prob, **name_layer(spec, name))(y)
-    x = Add(**name_layer(spec, names.encoder(block, part, "Add")))([x, y])
-    return make_norm(spec, names.encoder(block, part, "Norm"))(x)
+    dropout = Dropout(spec.config.hidden_dropout_prob, **name_layer(spec, name))
+    y = dropout(y)
+    add = Add(**name_layer(spec, names.encoder(block, part, "Add")))
+    normalize = make_norm(spec, names.encoder(block, part, "Norm"))
+    x = add([x, y])
+    return normalize(x)

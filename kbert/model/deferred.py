@@ -74,7 +74,8 @@ def _first_value(read: Callable[[], np.ndarray], shape, dtype):
 
     import tensorflow as tf  # JAX and torch keep the array given; TensorFlow copies it
 
-    return tf.cast(tf.experimental.dlpack.from_dlpack(array.__dlpack__()), dtype)
+    tensor = tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+    return tf.cast(tensor, dtype)
 
 
 def build_outline(spec: GraphSpec):
@@ -131,7 +132,8 @@ def cast_model(model, spec: GraphSpec, dtype: str):
 
     def checksum(weight) -> int:
         array = np.ascontiguousarray(ops.convert_to_numpy(weight.value))
-        return zlib.crc32(array.reshape(-1).view("uint8").data)
+        flat_bytes = array.reshape(-1).view("uint8")
+        return zlib.crc32(flat_bytes.data)
 
     casts = _casts.setdefault(model, {})
     with concurrent.futures.ThreadPoolExecutor() as pool:  # 0.2 to 0.5 s for base, two cores
@@ -139,6 +141,7 @@ def cast_model(model, spec: GraphSpec, dtype: str):
 
     is_current = dtype in casts and casts[dtype][0] == checksums
     if not is_current:
-        new = build_with(dataclasses.replace(spec, dtype=dtype), layers_of(model))
+        new_spec = dataclasses.replace(spec, dtype=dtype)
+        new = build_with(new_spec, layers_of(model))
         casts[dtype] = checksums, new
     return casts[dtype][1]

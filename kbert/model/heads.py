@@ -25,7 +25,8 @@ def apply_pretraining(spec: GraphSpec, x, table, inputs: dict):
     mask = list(inputs.values())[-1]
     states = _select_states(spec, x, mask)
     logits = _apply_mlm(spec, states, table)
-    mlm = Masked(**name_layer(spec, names.MLM))([logits, mask])
+    mask_logits = Masked(**name_layer(spec, names.MLM))
+    mlm = mask_logits([logits, mask])
     if not spec.has_pooler:
         return [mlm]
     pooled = _pooler(spec, x)

@@ -19,7 +19,8 @@ _locks: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def _lock_of(model):
-    layer = next((layer for layer in model.layers if layer.weights), model)
+    with_weights = (layer for layer in model.layers if layer.weights)
+    layer = next(with_weights, model)
     return _locks.setdefault(layer, threading.RLock())
 
 

@@ -61,9 +61,12 @@ def predict(
     ids = {names.TOKEN_IDS: token_ids, names.SEGMENT_IDS: segment_ids}
     inputs = [ids[tensor.name] for tensor in ids_of(model)]
     if len(model.inputs) > len(inputs):
-        inputs.append(_prepare_mask_positions(mask_positions, model.inputs[-1], token_ids))
+        expected = model.inputs[-1]
+        positions = _prepare_mask_positions(mask_positions, expected, token_ids)
+        inputs.append(positions)
 
-    outputs = model.predict([array.astype("int32") for array in inputs], batch_size, verbose=0)
+    arrays = [array.astype("int32") for array in inputs]
+    outputs = model.predict(arrays, batch_size, verbose=0)
     if not isinstance(outputs, list):
         outputs = [outputs]
     arrays = [np.asarray(output) for output in outputs]
@@ -72,7 +75,8 @@ def predict(
 
 def _prepare_mask_positions(mask_positions, expected, token_ids: np.ndarray) -> np.ndarray:
     """Return the numbers of the third input; `expected` is its tensor."""
-    shape = (len(token_ids), expected.shape[1] or token_ids.shape[1])
+    length = expected.shape[1] or token_ids.shape[1]
+    shape = (len(token_ids), length)
     if mask_positions is None:
         mask_positions = np.zeros(shape, "int32")
     mask_positions = _as_sequences(mask_positions, "mask_positions")

@@ -28,7 +28,8 @@ def build_hidden_states(model: keras.Model, *, layers: Sequence[int] | None = No
         ValueError: a layer that the model does not have.
     """
     blocks = _choose_blocks(model, layers, first=0)
-    states = [model.get_layer(names.encoder_output(block)).output for block in blocks]
+    layers_of_blocks = [model.get_layer(names.encoder_output(block)) for block in blocks]
+    states = [layer.output for layer in layers_of_blocks]
     return BertModel(ids_of(model), states, name=f"{model.name}_hidden_states", spec=None)
 
 
@@ -94,7 +95,8 @@ def _choose_blocks(model, layers: Sequence[int] | None, first: int) -> list[int]
 
 def cut_embeddings(model: keras.Model) -> keras.Model:
     """Return the part from the ids, int32 (B, S), to hidden state 0, float (B, S, H)."""
-    return keras.Model(ids_of(model), model.get_layer(names.EMBEDDING_NORM).output)
+    norm = model.get_layer(names.EMBEDDING_NORM)
+    return keras.Model(ids_of(model), norm.output)
 
 
 def cut_after_embeddings(model: keras.Model, output) -> keras.Model:
@@ -103,7 +105,8 @@ def cut_after_embeddings(model: keras.Model, output) -> keras.Model:
     Its `call` takes `mask=`, bool (B, S), True for real tokens; without it, it attends to every
     token. The output may depend on no other input, nor on the token table.
     """
-    return keras.Model(model.get_layer(names.EMBEDDING_NORM).output, output)
+    norm = model.get_layer(names.EMBEDDING_NORM)
+    return keras.Model(norm.output, output)
 
 
 def map_layers(student: int, teacher: int) -> list[tuple[int, int]]:
@@ -154,7 +157,9 @@ class TokenPooling(Maskless):
 
     def call(self, x, mask=None):
         ones = ops.ones_like(x[..., :1])  # (B, S, 1)
-        real = ones if mask is None else ops.expand_dims(mask, -1)
+        real = ones
+        if mask is not None:
+            real = ops.expand_dims(mask, -1)
         real = ops.cast(real, x.dtype)
         positions = ops.cumsum(ones, axis=1)
         if self.skip:
@@ -170,7 +175,8 @@ class TokenPooling(Maskless):
         total = ops.sum(weights, axis=1)
         if self.how == "mean_sqrt_len_tokens":
             total = ops.sqrt(total)
-        return ops.sum(x * weights, axis=1) / total
+        weighted_sum = ops.sum(x * weights, axis=1)
+        return weighted_sum / total
 
     def _weigh_tokens(self, real, positions):
         """Return the weights (B, S, 1) of the tokens in the sum."""
@@ -197,7 +203,9 @@ def build_pooled(model: keras.Model, pooling, num_layers: int = 1, dense=(), ski
         dense: `kbert.checkpoints.sentence_settings.SentenceDense`, layers after the pooling.
         skip: tokens at a text's beginning that are not pooled.
     """
-    layers = list(range(-num_layers, 0)) if pooling == "last" else [-1]
+    layers = [-1]
+    if pooling == "last":
+        layers = list(range(-num_layers, 0))
     states = build_hidden_states(model, layers=layers)
 
     embeddings = []
@@ -211,7 +219,8 @@ def build_pooled(model: keras.Model, pooling, num_layers: int = 1, dense=(), ski
             pooler = model.get_layer(names.POOLER)
             embeddings.append(pooler.output)
         else:
-            pool = Extract() if how == "cls" and not skip else TokenPooling(how, skip)
+            takes_first = how == "cls" and not skip
+            pool = Extract() if takes_first else TokenPooling(how, skip)
             embeddings.append(pool(states.outputs[0]))
 
     vector = embeddings[0]
@@ -226,7 +235,8 @@ def build_pooled(model: keras.Model, pooling, num_layers: int = 1, dense=(), ski
 def _apply_dense(weights, x):
     """Apply a `kbert.checkpoints.sentence_settings.SentenceDense` as a layer."""
     has_bias = weights.bias is not None
-    layer = keras.layers.Dense(weights.shape[1], weights.activation, use_bias=has_bias)
+    units = weights.shape[1]
+    layer = keras.layers.Dense(units, weights.activation, use_bias=has_bias)
     y = layer(x)
     arrays = [weights.kernel]
     if has_bias:

@@ -14,7 +14,9 @@ def call_stateless(model, values: dict, inputs: list, training: bool = True, **o
         training=training,
         **options,
     )
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    if isinstance(outputs, (list, tuple)):
+        return list(outputs)
+    return [outputs]
 
 
 def _read_variables(variables, values: dict) -> list:

@@ -46,7 +46,8 @@ def read_spec_arguments(model) -> dict:
     """Return the arguments of its `GraphSpec` but the configuration and the dtype, by name."""
     layers = {layer.name: layer for layer in model.layers}
     head = find_head(layers, model.name)
-    arguments = {"head": head.name, "seq_len": model.inputs[0].shape[1]}
+    seq_len = model.inputs[0].shape[1]
+    arguments = {"head": head.name, "seq_len": seq_len}
     if names.MASKED_POSITIONS in layers:
         positions = layers[names.MASKED_POSITIONS].output
         arguments["max_predictions"] = positions.shape[1]

@@ -112,7 +112,8 @@ def _has_jax_kernels(here: bool) -> bool:
 
 def _last_reason(error: Exception) -> str:
     """Return the last line of an error that is no node of TensorFlow's graph, such as "[[{{"."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    stripped = [line.strip() for line in str(error).splitlines()]
+    lines = [line for line in stripped if line]
     reasons = [line for line in lines if not line.startswith("[[")] or lines
     return reasons[-1] if reasons else ""
 

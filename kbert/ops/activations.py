@@ -14,13 +14,16 @@ _register = keras.saving.register_keras_serializable("kbert")
 def gelu(x):
     """Gaussian error linear unit, exact: x · Φ(x) (Hendrycks & Gimpel, arXiv 1606.08415)."""
     # Written out: keras.activations.gelu exports to ONNX as an invalid file (Keras 3.15).
-    return 0.5 * x * (1.0 + ops.erf(x * 0.7071067811865476))
+    doubled_cdf = 1.0 + ops.erf(x * 0.7071067811865476)
+    return 0.5 * x * doubled_cdf
 
 
 @_register
 def gelu_tanh(x):
     """Return the tanh approximation of GELU, as in google-research/bert's modeling.py."""
-    return 0.5 * x * (1.0 + ops.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    polynomial = x + 0.044715 * x * x * x
+    doubled_cdf = 1.0 + ops.tanh(0.7978845608028654 * polynomial)
+    return 0.5 * x * doubled_cdf
 
 
 @_register
@@ -50,7 +53,8 @@ def leaky_relu_01(x):
 @_register
 def laplace(x):
     """Return a bounded approximation of squared ReLU (Ma et al. 2022, arXiv 2209.10655)."""
-    return 0.5 * (1.0 + ops.erf((x - 0.707107) / (0.282095 * 1.4142135623730951)))
+    scaled = (x - 0.707107) / (0.282095 * 1.4142135623730951)
+    return 0.5 * (1.0 + ops.erf(scaled))
 
 
 @_register

@@ -30,7 +30,8 @@ def device_names() -> list[str]:
     elif keras.backend.backend() == "torch":
         import torch
 
-        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        indices = range(torch.cuda.device_count())
+        names = [torch.cuda.get_device_name(index) for index in indices]
     elif keras.backend.backend() != "tensorflow":
         return ["CPU"]
     else:
@@ -51,7 +52,8 @@ def on_accelerator():
         return contextlib.nullcontext()
     import tensorflow as tf
 
-    return tf.device(tf.config.list_logical_devices("TPU")[0].name)
+    first = tf.config.list_logical_devices("TPU")[0]
+    return tf.device(first.name)
 
 
 def _tpus() -> list:

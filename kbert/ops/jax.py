@@ -18,7 +18,8 @@ from kbert.ops import reference
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`; keeps one tensor (B, A, R, S) for the gradient."""
-    return _attention_forward(query, key, value, mask, rate, seed)[0]
+    context, _ = _attention_forward(query, key, value, mask, rate, seed)
+    return context
 
 
 def _attention_forward(query, key, value, mask, rate, seed):
@@ -26,10 +27,12 @@ def _attention_forward(query, key, value, mask, rate, seed):
     if rate:  # the sign is the dropout mask
         keep = reference.keep_mask(probs.shape, rate, seed)
         probs = jnp.where(keep, probs, -probs)
-    context = jnp.matmul(_keep(probs, rate), value)  # (B, A, R, D)
+    dropped_probs = _keep(probs, rate)
+    context = jnp.matmul(dropped_probs, value)  # (B, A, R, D)
     context = jnp.moveaxis(context, 1, 2)
     context = context.reshape(*context.shape[:2], -1)
-    return context, (query, key, value, mask, probs)
+    residuals = (query, key, value, mask, probs)
+    return context, residuals
 
 
 def _attention_backward(rate, residuals, gradient):
@@ -39,12 +42,15 @@ def _attention_backward(rate, residuals, gradient):
     gradient = gradient.reshape(batch, length, heads, size)
     gradient = jnp.moveaxis(gradient, 1, 2)
 
-    of_value = jnp.matmul(_keep(signed, rate).mT, gradient)
+    dropped_probs = _keep(signed, rate)
+    of_value = jnp.matmul(dropped_probs.mT, gradient)
     of_probs = _wide(jnp.matmul(gradient, value.mT))
     if rate:
-        of_probs = jnp.where(signed > 0, of_probs * (1 / (1 - rate)), 0.0)
+        scaled = of_probs * (1 / (1 - rate))
+        of_probs = jnp.where(signed > 0, scaled, 0.0)
     probs = jnp.abs(_wide(signed))
-    of_scores = probs * (of_probs - jnp.sum(of_probs * probs, -1, keepdims=True))
+    mean = jnp.sum(of_probs * probs, -1, keepdims=True)
+    of_scores = probs * (of_probs - mean)
     if mask is not None:  # a query without a key has probabilities, and no gradient
         of_scores = jnp.where(mask, of_scores, 0.0)
     of_scores = of_scores.astype(query.dtype)
@@ -62,7 +68,9 @@ def _keep(signed, rate: float):
     """Return the scaled probabilities that dropout keeps."""
     if not rate:
         return signed
-    return jnp.maximum(signed, 0) * jnp.asarray(1 / (1 - rate), signed.dtype)
+    positive = jnp.maximum(signed, 0)
+    scale = jnp.asarray(1 / (1 - rate), signed.dtype)
+    return positive * scale
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -72,7 +80,8 @@ def layer_norm(x, gamma, beta, epsilon: float):
 
 
 def _layer_norm_forward(x, gamma, beta, epsilon):
-    return reference.layer_norm(x, gamma, beta, epsilon), (x, gamma, beta)
+    y = reference.layer_norm(x, gamma, beta, epsilon)
+    return y, (x, gamma, beta)
 
 
 def _layer_norm_backward(epsilon, residuals, gradient):
@@ -90,11 +99,12 @@ def _layer_norm_backward(epsilon, residuals, gradient):
     column = gamma32[:, None] / x.shape[-1]  # (H, 1)
     of_mean = jnp.matmul(gradient, column)  # (N, 1)
     of_scale = jnp.matmul(product, column)  # (N, 1)
-    of_x = (gradient * gamma32 - unit * of_scale - of_mean) * scale
+    of_unit = gradient * gamma32
+    of_x = (of_unit - unit * of_scale - of_mean) * scale
     of_x = of_x.reshape(x.shape).astype(x.dtype)
-    of_gamma = jnp.sum(product, 0).astype(gamma.dtype)
-    of_beta = jnp.sum(gradient, 0).astype(beta.dtype)
-    return of_x, of_gamma, of_beta
+    of_gamma = jnp.sum(product, 0)
+    of_beta = jnp.sum(gradient, 0)
+    return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
 
 
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
@@ -103,7 +113,8 @@ layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 def embedding_lookup(table, ids):
     """See `reference.embedding_lookup`; of a few rows as a product: its gradient is no scatter."""
     if table.shape[0] <= 16:
-        chosen = jax.nn.one_hot(ids, table.shape[0], dtype=table.dtype)
+        count = table.shape[0]
+        chosen = jax.nn.one_hot(ids, count, dtype=table.dtype)
         return jnp.matmul(chosen, table)
     return reference.embedding_lookup(table, ids)
 
@@ -116,7 +127,8 @@ def embedding_lookup_and_table(table, ids, dtype: str):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _lookup_and_table(table, ids, dtype):
-    return reference.embedding_lookup(table, ids), table.astype(dtype)
+    embeddings = reference.embedding_lookup(table, ids)
+    return embeddings, table.astype(dtype)
 
 
 def _lookup_forward(table, ids, dtype):
@@ -141,29 +153,40 @@ def tied_logits(x, table, bias):
 @jax.custom_vjp
 def cross_entropy(logits, labels, weights):
     """See `reference.cross_entropy`; no gather, no scatter; keeps two numbers per label."""
-    return _cross_entropy_forward(logits, labels, weights)[0]
+    sums, _ = _cross_entropy_forward(logits, labels, weights)
+    return sums
 
 
 def _cross_entropy_forward(logits, labels, weights):
     wide = _mask_logits(logits, weights)
-    classes = jnp.arange(wide.shape[-1], dtype=labels.dtype)
+    num_classes = wide.shape[-1]
+    classes = jnp.arange(num_classes, dtype=labels.dtype)
     largest = jnp.max(wide, -1, keepdims=True)
-    total = jnp.sum(jnp.exp(wide - largest), -1, keepdims=True)
-    label_logits = jnp.sum(jnp.where(classes == labels[..., None], wide, 0.0), -1)
-    losses = (jnp.log(total) + largest)[..., 0] - label_logits
+    powers = jnp.exp(wide - largest)
+    total = jnp.sum(powers, -1, keepdims=True)
+    is_label = classes == labels[..., None]
+    logits_of_labels = jnp.where(is_label, wide, 0.0)
+    label_logits = jnp.sum(logits_of_labels, -1)
+    log_total = (jnp.log(total) + largest)[..., 0]
+    losses = log_total - label_logits
 
-    first = jnp.min(jnp.where(wide == largest, classes, wide.shape[-1]), -1)  # as argmax
+    candidates = jnp.where(wide == largest, classes, num_classes)
+    first = jnp.min(candidates, -1)  # as argmax
     hits = (first == labels).astype("float32")
     values = (losses, hits, jnp.ones_like(losses))
     sums = jnp.stack([jnp.sum(weights * value) for value in values])
-    return sums, (logits, labels, weights, largest, 1 / total)
+    residuals = (logits, labels, weights, largest, 1 / total)
+    return sums, residuals
 
 
 def _cross_entropy_backward(residuals, gradient):
     logits, labels, weights, largest, inverse = residuals
-    probs = jnp.exp(_mask_logits(logits, weights) - largest) * inverse
-    is_label = jnp.arange(logits.shape[-1], dtype=labels.dtype) == labels[..., None]
-    of_logits = (weights * gradient[0])[..., None] * (probs - is_label)
+    wide = _mask_logits(logits, weights)
+    probs = jnp.exp(wide - largest) * inverse
+    classes = jnp.arange(logits.shape[-1], dtype=labels.dtype)
+    is_label = classes == labels[..., None]
+    of_losses = weights * gradient[0]
+    of_logits = of_losses[..., None] * (probs - is_label)
     return of_logits.astype(logits.dtype), None, None
 
 
@@ -171,7 +194,8 @@ cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 
 def _mask_logits(logits, weights):
-    return jnp.where((weights > 0)[..., None], _wide(logits), 0.0)
+    counts = weights > 0
+    return jnp.where(counts[..., None], _wide(logits), 0.0)
 
 
 def _wide(x):

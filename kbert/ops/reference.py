@@ -29,7 +29,8 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     """Project x (B, S, H) by kernels (H, A, D) and biases (A, D) or None: one (B, A, S, D) each."""
     heads = []
     for kernel, bias in zip(kernels, biases, strict=True):
-        y = ops.einsum("bsh,had->bsad", x, ops.cast(kernel, x.dtype))
+        kernel = ops.cast(kernel, x.dtype)
+        y = ops.einsum("bsh,had->bsad", x, kernel)
         if bias is not None:
             y = y + ops.cast(bias, y.dtype)
         heads.append(ops.transpose(y, (0, 2, 1, 3)))
@@ -73,8 +74,10 @@ def self_attention(
 def attention_probs(query, key, mask=None):
     """Compute the attention probabilities (B, A, R, S); each row sums to 1."""
     # The query is scaled, not the scores: products without the scale may leave float16's range.
-    query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
-    scores = ops.matmul(query, ops.swapaxes(key, -1, -2))  # (B, A, R, S)
+    scale = ops.cast(query.shape[-1] ** -0.5, query.dtype)
+    query = query * scale
+    transposed_key = ops.swapaxes(key, -1, -2)
+    scores = ops.matmul(query, transposed_key)  # (B, A, R, S)
     scores = ops.cast(scores, "float32")
     if mask is not None:
         scores = ops.where(mask, scores, LOWEST)
@@ -85,19 +88,22 @@ def attention_probs(query, key, mask=None):
 def bias_activation(x, bias, activation: Callable):
     """Add bias (F,) to x (B, S, F), then apply an activation, such as GELU."""
     wide = ops.cast(x, "float32") + ops.cast(bias, "float32")
-    return ops.cast(activation(wide), x.dtype)
+    y = activation(wide)
+    return ops.cast(y, x.dtype)
 
 
 def dense(x, kernel, bias, activation: Callable):
     """Multiply x (B, S, in) by kernel (in, F), then `bias_activation`: one pass, for inference."""
-    return bias_activation(linear(x, kernel), bias, activation)
+    product = linear(x, kernel)
+    return bias_activation(product, bias, activation)
 
 
 def dropout(x, rate: float, seed):
     """Drop each number with probability `rate` (Srivastava et al. 2014); seed as of `keep_mask`."""
     if not rate:
         return x
-    scaled = x * ops.cast(1 / (1 - rate), x.dtype)
+    scale = ops.cast(1 / (1 - rate), x.dtype)
+    scaled = x * scale
     keep = keep_mask(ops.shape(x), rate, seed)
     zero = ops.zeros((), x.dtype)
     return ops.where(keep, scaled, zero)
@@ -133,18 +139,28 @@ def keep_at(index, rate: float, low, high, ops=ops):
         return _word(number, ops)
 
     def mix(x, shift, factor):
-        return word(ops.bitwise_xor(x, ops.right_shift(x, word(shift))) * word(factor))
+        shifted = ops.right_shift(x, word(shift))
+        mixed = ops.bitwise_xor(x, shifted)
+        return word(mixed * word(factor))
 
-    x = ops.bitwise_xor(word(word(index) * word(0x9E3779B9)), word(low))
-    x = ops.bitwise_xor(mix(x, 16, 0x7FEB352D), word(high))
-    x = mix(mix(x, 15, 0x7FEB352D), 15, 0x846CA68B)
-    bits = ops.right_shift(ops.bitwise_xor(x, ops.right_shift(x, word(16))), word(1))
+    x = word(word(index) * word(0x9E3779B9))
+    x = ops.bitwise_xor(x, word(low))
+    x = mix(x, 16, 0x7FEB352D)
+    x = ops.bitwise_xor(x, word(high))
+    x = mix(x, 15, 0x7FEB352D)
+    x = mix(x, 15, 0x846CA68B)
+
+    shifted = ops.right_shift(x, word(16))
+    x = ops.bitwise_xor(x, shifted)
+    bits = ops.right_shift(x, word(1))
     return ops.cast(bits, "int32") >= int(rate * 2**31)
 
 
 def _word(number, ops=ops):
     """Return a number modulo 2³² in uint32; on torch that is int64, and products are larger."""
-    return ops.bitwise_and(ops.cast(number, "uint32"), ops.cast(0xFFFFFFFF, "uint32"))
+    number = ops.cast(number, "uint32")
+    lowest_bits = ops.cast(0xFFFFFFFF, "uint32")
+    return ops.bitwise_and(number, lowest_bits)
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
@@ -153,7 +169,9 @@ def layer_norm(x, gamma, beta, epsilon: float):
     centered = wide - ops.mean(wide, -1, keepdims=True)
     variance = ops.mean(ops.square(centered), -1, keepdims=True)
     unit = centered * ops.rsqrt(variance + epsilon)
-    y = unit * ops.cast(gamma, "float32") + ops.cast(beta, "float32")
+    gamma = ops.cast(gamma, "float32")
+    beta = ops.cast(beta, "float32")
+    y = unit * gamma + beta
     return ops.cast(y, x.dtype)
 
 
@@ -176,7 +194,8 @@ def tied_logits(x, table, bias):
 
 def gather_positions(x, positions):
     """Return (B, M, H): x (B, S, H) at int positions (B, M)."""
-    return ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
+    indices = ops.expand_dims(positions, -1)
+    return ops.take_along_axis(x, indices, axis=1)
 
 
 def cross_entropy(logits, labels, weights):
@@ -191,10 +210,12 @@ def cross_entropy(logits, labels, weights):
         float32 (3,): Σ weight × loss, Σ weight × (the label has the largest logit), Σ weight.
     """
     counts = ops.expand_dims(weights > 0, -1)
-    wide = ops.where(counts, ops.cast(logits, "float32"), 0.0)
+    wide = ops.cast(logits, "float32")
+    wide = ops.where(counts, wide, 0.0)
     labels = ops.where(weights > 0, labels, 0)
 
-    label_logits = ops.take_along_axis(wide, ops.expand_dims(labels, -1), axis=-1)
+    indices = ops.expand_dims(labels, -1)
+    label_logits = ops.take_along_axis(wide, indices, axis=-1)
     label_logits = ops.squeeze(label_logits, -1)
     losses = ops.logsumexp(wide, axis=-1) - label_logits
     predicted = ops.cast(ops.argmax(wide, -1), "int32")

@@ -42,7 +42,8 @@ def linear(x, kernel, bias=None, transpose: bool = False):
     y = tf.matmul(_flatten(x), kernel, transpose_b=transpose)
     if bias is not None:
         y = tf.nn.bias_add(y, tf.cast(bias, y.dtype))
-    return tf.reshape(y, [*shape_of(x)[:-1], y.shape[-1]])
+    shape = [*shape_of(x)[:-1], y.shape[-1]]
+    return tf.reshape(y, shape)
 
 
 def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
@@ -74,7 +75,8 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     query = query * scale
 
     if rate:
-        context = _attend(query, key, value, mask, tf.cast(seed, tf.int32), rate=rate)
+        seed = tf.cast(seed, tf.int32)
+        context = _attend(query, key, value, mask, seed, rate=rate)
     else:
         probs = compute_probs(query, key, mask)
         context = tf.matmul(probs, value)
@@ -87,7 +89,8 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
 def compute_probs(query, key, mask):
     scores = tf.matmul(query, key, transpose_b=True)
     # Half of the lowest number: a masked score is finite in every dtype.
-    bias = tf.where(mask, tf.zeros((), scores.dtype), scores.dtype.min / 2)
+    zero = tf.zeros((), scores.dtype)
+    bias = tf.where(mask, zero, scores.dtype.min / 2)
     return tf.nn.softmax(scores + bias)
 
 
@@ -96,14 +99,16 @@ def _attend(query, key, value, mask, seed, rate: float):
     probs = compute_probs(query, key, mask)
     keep, scale = _keep_mask(probs, rate, seed)
     dropped_probs = _where(keep, probs)
-    context = tf.matmul(dropped_probs, value) * tf.cast(scale, value.dtype)  # (B, A, R, D)
+    context = tf.matmul(dropped_probs, value)  # (B, A, R, D)
+    context = context * tf.cast(scale, value.dtype)
 
     def grad(gradient):
         scaled = gradient * tf.cast(scale, gradient.dtype)
         of_value = tf.matmul(dropped_probs, scaled, transpose_a=True)
         of_dropped = tf.matmul(scaled, value, transpose_b=True)
         of_probs = _where(keep, of_dropped)
-        mean = tf.reduce_sum(of_probs * probs, -1, keepdims=True)
+        products = of_probs * probs
+        mean = tf.reduce_sum(products, -1, keepdims=True)
         of_scores = (of_probs - mean) * probs
         of_query = tf.matmul(of_scores, key)
         of_key = tf.matmul(of_scores, query, transpose_a=True)
@@ -126,13 +131,16 @@ def dense(x, kernel, bias, activation: Callable):
     product = tf.matmul(_flatten(x), tf.cast(kernel, x.dtype))
     y = tf.nn.bias_add(product, tf.cast(bias, x.dtype))
     if activation is gelu:
-        erf = tf.math.erf(y * tf.constant(0.5**0.5, y.dtype))
-        y = y * tf.constant(0.5, y.dtype) * (erf + tf.constant(1, y.dtype))
+        scaled = y * tf.constant(0.5**0.5, y.dtype)
+        erf = tf.math.erf(scaled)
+        half = y * tf.constant(0.5, y.dtype)
+        y = half * (erf + tf.constant(1, y.dtype))
     elif activation is gelu_tanh:
         y = tf.nn.gelu(y, approximate=True)
     else:
         y = activation(y)
-    return tf.reshape(y, [*shape_of(x)[:-1], kernel.shape[-1]])
+    shape = [*shape_of(x)[:-1], kernel.shape[-1]]
+    return tf.reshape(y, shape)
 
 
 @traced
@@ -150,7 +158,10 @@ def _gelu(x):
 
 def dropout(x, rate: float, seed):
     """See `reference.dropout`; 16 bits per number: the rate is a multiple of 2⁻¹⁶, below 1."""
-    return _drop(x, tf.cast(seed, tf.int32), rate=rate) if rate else x
+    if not rate:
+        return x
+    seed = tf.cast(seed, tf.int32)
+    return _drop(x, seed, rate=rate)
 
 
 @traced
@@ -179,8 +190,10 @@ def _keep_mask(x, rate: float, seed) -> tuple:
     bits = bits[:count]  # −2¹⁵ … 2¹⁵ − 1
 
     dropped = min(round(rate * 2**16), 2**16 - 1)
-    keep = tf.reshape(bits, shape) >= tf.constant(dropped - 2**15, tf.int16)
-    return keep, 2**16 / (2**16 - dropped)
+    threshold = tf.constant(dropped - 2**15, tf.int16)
+    keep = tf.reshape(bits, shape) >= threshold
+    scale = 2**16 / (2**16 - dropped)
+    return keep, scale
 
 
 def _where(keep, x):
@@ -194,8 +207,10 @@ def layer_norm(x, gamma, beta, epsilon: float):
 @traced
 def _normalize(x, gamma, beta, epsilon: float):
     wide = tf.cast(_flatten(x), tf.float32)
-    centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+    mean = tf.reduce_mean(wide, -1, keepdims=True)
+    centered = wide - mean
+    squares = tf.square(centered)
+    variance = tf.reduce_mean(squares, -1, keepdims=True)
     scale = tf.math.rsqrt(variance + epsilon)  # (N, 1)
     unit = centered * scale
     gamma32 = tf.cast(gamma, tf.float32)
@@ -206,13 +221,16 @@ def _normalize(x, gamma, beta, epsilon: float):
         column = gamma32[:, None] / x.shape[-1]  # (H, 1)
         of_mean = tf.matmul(gradient, column)  # (N, 1)
         of_scale = tf.matmul(product, column)  # (N, 1)
-        of_x = (gradient * gamma32 - (unit * of_scale + of_mean)) * scale
+        of_unit = gradient * gamma32
+        of_x = (of_unit - (unit * of_scale + of_mean)) * scale
         of_x = tf.cast(of_x, x.dtype)
         of_x = tf.reshape(of_x, tf.shape(x))
 
         of_gamma = tf.raw_ops.BiasAddGrad(out_backprop=product)
         of_beta = tf.raw_ops.BiasAddGrad(out_backprop=gradient)
-        return of_x, tf.cast(of_gamma, gamma.dtype), tf.cast(of_beta, gamma.dtype)
+        of_gamma = tf.cast(of_gamma, gamma.dtype)
+        of_beta = tf.cast(of_beta, gamma.dtype)
+        return of_x, of_gamma, of_beta
 
     y = unit * gamma32 + tf.cast(beta, tf.float32)
     y = tf.cast(y, x.dtype)
@@ -230,7 +248,8 @@ def embedding_lookup(table, ids):
 def _lookup_in_few(table, ids):
     def grad(lookup_gradient):
         flat_ids = tf.reshape(ids, [-1])
-        chosen = tf.one_hot(flat_ids, table.shape[0], dtype=lookup_gradient.dtype)
+        count = table.shape[0]
+        chosen = tf.one_hot(flat_ids, count, dtype=lookup_gradient.dtype)
         of_table = tf.matmul(chosen, _flatten(lookup_gradient), transpose_a=True)
         return of_table, None
 
@@ -239,7 +258,8 @@ def _lookup_in_few(table, ids):
 
 def embedding_lookup_and_table(table, ids, dtype: str):
     """See `reference.embedding_lookup_and_table`; one dense gradient instead of three."""
-    embeddings, whole = _lookup_and_table(table, ids, dtype=tf.as_dtype(dtype).name)
+    name = tf.as_dtype(dtype).name
+    embeddings, whole = _lookup_and_table(table, ids, dtype=name)
     return tf.cast(embeddings, dtype), whole
 
 
@@ -249,7 +269,8 @@ def _lookup_and_table(table, ids, dtype: str):
         dense = tf.cast(table_gradient, table.dtype)
         indices = tf.reshape(ids, [-1, 1])
         # tf.raw_ops.InplaceAdd saves a copy, 15 ms of a step of base; XLA does not have it.
-        total = tf.tensor_scatter_nd_add(dense, indices, _flatten(lookup_gradient))
+        updates = _flatten(lookup_gradient)
+        total = tf.tensor_scatter_nd_add(dense, indices, updates)
         return total, None
 
     return (tf.gather(table, ids), tf.cast(table, dtype)), grad
@@ -266,12 +287,14 @@ def gather_positions(x, positions):
 
 def cross_entropy(logits, labels, weights):
     counts = weights > 0
-    wide = tf.where(counts[..., None], tf.cast(logits, tf.float32), 0.0)
+    wide = tf.cast(logits, tf.float32)
+    wide = tf.where(counts[..., None], wide, 0.0)
     labels = tf.where(counts, labels, 0)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, wide)
     predicted = tf.argmax(wide, -1, labels.dtype)
     hits = tf.cast(predicted == labels, tf.float32)
-    return tf.stack([tf.reduce_sum(weights * value) for value in (losses, hits, 1.0)])
+    values = (losses, hits, 1.0)
+    return tf.stack([tf.reduce_sum(weights * value) for value in values])
 
 
 def _flatten(x):

@@ -22,15 +22,29 @@ jax.config.update("jax_platforms", "cpu")  # it only writes programs; else it wo
 
 def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
     """See `reference.attention`."""
-    arrays = {"query": query, "key": key, "value": value, "mask": mask, "seed": seed}
-    return _call("attention", arrays, query.shape[-1] in jax_gpu.SIZES, rate=rate)
+    arrays = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "mask": mask,
+        "seed": seed,
+    }
+    has_kernel = query.shape[-1] in jax_gpu.SIZES
+    return _call("attention", arrays, has_kernel, rate=rate)
 
 
 def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None, queries=None):
     """See `reference.self_attention`."""
-    arrays = {"x": x, "kernels": list(kernels), "biases": list(biases), "mask": mask}
-    arrays |= {"seed": seed, "queries": queries}
-    return _call("self_attention", arrays, kernels[0].shape[-1] in jax_gpu.SIZES, rate=rate)
+    arrays = {
+        "x": x,
+        "kernels": list(kernels),
+        "biases": list(biases),
+        "mask": mask,
+        "seed": seed,
+        "queries": queries,
+    }
+    has_kernel = kernels[0].shape[-1] in jax_gpu.SIZES
+    return _call("self_attention", arrays, has_kernel, rate=rate)
 
 
 def linear(x, kernel, bias=None):
@@ -38,7 +52,8 @@ def linear(x, kernel, bias=None):
     if bias is None or not x.shape.is_fully_defined():
         return tensorflow_ops.linear(x, kernel, bias)
     y = tensorflow_ops.linear(x, kernel)
-    return tf.cast(tf.cast(y, tf.float32) + tf.cast(bias, tf.float32), y.dtype)
+    wide = tf.cast(y, tf.float32) + tf.cast(bias, tf.float32)
+    return tf.cast(wide, y.dtype)
 
 
 bias_activation = reference.bias_activation  # the bias in float32 too
@@ -46,7 +61,8 @@ bias_activation = reference.bias_activation  # the bias in float32 too
 
 def layer_norm(x, gamma, beta, epsilon: float):
     """See `reference.layer_norm`."""
-    return _call("layer_norm", {"x": x, "gamma": gamma, "beta": beta}, epsilon=epsilon)
+    arrays = {"x": x, "gamma": gamma, "beta": beta}
+    return _call("layer_norm", arrays, epsilon=epsilon)
 
 
 def embedding_lookup(table, ids):
@@ -58,7 +74,8 @@ def embedding_lookup(table, ids):
 
 def embedding_lookup_and_table(table, ids, dtype: str):
     """See `reference.embedding_lookup_and_table`."""
-    return _call("embedding_lookup_and_table", {"table": table, "ids": ids}, dtype=dtype)
+    arrays = {"table": table, "ids": ids}
+    return _call("embedding_lookup_and_table", arrays, dtype=dtype)
 
 
 def gather_positions(x, positions):
@@ -74,7 +91,9 @@ def _call(name: str, arrays: dict, has_kernel: bool = True, **options):
         return _convert(name, tree, **options)(*tensors)
 
     module = tensorflow_ops if hasattr(tensorflow_ops, name) else composed
-    return getattr(module, name)(**jax.tree.unflatten(tree, tensors), **options)
+    arrays = jax.tree.unflatten(tree, tensors)
+    operation = getattr(module, name)
+    return operation(**arrays, **options)
 
 
 @functools.cache
@@ -86,7 +105,9 @@ def _convert(name: str, tree, **options) -> Callable:
 
     @jax.named_scope(name)  # by which a compiled program's kernels are counted
     def operate(*arrays):
-        return getattr(jax_gpu, name)(**jax.tree.unflatten(tree, arrays), **options)
+        arguments = jax.tree.unflatten(tree, arrays)
+        operation = getattr(jax_gpu, name)
+        return operation(**arguments, **options)
 
     @tf.custom_gradient
     def call(*tensors):
@@ -100,12 +121,18 @@ def _convert(name: str, tree, **options) -> Callable:
 
         def differentiate(residuals, *of_results):
             of_results = of_results if len(of_results) > 1 else of_results[0]
-            gradients = jax.tree.unflatten(structure[0], residuals)(of_results)
+            pullback = jax.tree.unflatten(structure[0], residuals)
+            gradients = pullback(of_results)
             return [gradient for gradient in gradients if gradient.dtype != jax.dtypes.float0]
 
         def grad(*of_results):
-            gradients = iter(_export(differentiate)(residuals, *of_results))
-            return [next(gradients) if tensor.dtype.is_floating else None for tensor in tensors]
+            computed = _export(differentiate)(residuals, *of_results)
+            remaining = iter(computed)
+            gradients = []
+            for tensor in tensors:
+                is_floating = tensor.dtype.is_floating
+                gradients.append(next(remaining) if is_floating else None)
+            return gradients
 
         y, residuals = _export(compute)(*tensors)
         return y, grad
@@ -136,7 +163,10 @@ def run_kernel() -> None:
 
 def dropout(x, rate: float, seed):
     """See `reference.dropout`."""
-    return _drop(x, tf.cast(seed, tf.int32), rate=rate) if rate else x
+    if not rate:
+        return x
+    seed = tf.cast(seed, tf.int32)
+    return _drop(x, seed, rate=rate)
 
 
 @tensorflow_ops.traced

@@ -31,9 +31,11 @@ def project_heads(x, kernels: Sequence, biases: Sequence) -> list:
     kernel = torch.cat([kernel.flatten(1) for kernel in kernels], 1)
     bias = None
     if biases[0] is not None:
-        bias = torch.cat([ops.convert_to_tensor(bias).flatten() for bias in biases])
+        biases = [ops.convert_to_tensor(bias) for bias in biases]
+        bias = torch.cat([bias.flatten() for bias in biases])
 
-    y = linear(x, kernel, bias).unflatten(-1, (len(kernels), heads, size))  # (B, S, 3, A, D)
+    y = linear(x, kernel, bias)
+    y = y.unflatten(-1, (len(kernels), heads, size))  # (B, S, 3, A, D)
     # unbind, whose gradient is one copy: a part that is indexed has one as large as all parts
     return list(y.permute(2, 0, 3, 1, 4).unbind())
 
@@ -96,7 +98,8 @@ def dense(x, kernel, bias, activation: Callable):
     """See `reference.dense`; without gradients one operation, where products are oneDNN's."""
     left = x.flatten(0, -2)
     right = kernel.to(x.dtype).mT
-    formula = {gelu: "none", gelu_tanh: "tanh"}.get(activation)  # torch's names: no approximation
+    formulas = {gelu: "none", gelu_tanh: "tanh"}  # torch's names: no approximation
+    formula = formulas.get(activation)
     if formula is None or torch.is_grad_enabled() or not _onednn_is_faster(left, right):
         return bias_activation(linear(x, kernel), bias, activation)
     bias = ops.cast(bias, x.dtype)
@@ -142,13 +145,15 @@ def _draw(x, rate: float, seed) -> tuple:
     generator = torch.Generator().manual_seed(number)
 
     count = x.numel()
-    words = torch.empty(-(-count // 4), dtype=torch.int64)  # 64 bits each, for four numbers of x
+    size = -(-count // 4)  # 64 bits each, for four numbers of x
+    words = torch.empty(size, dtype=torch.int64)
     words.random_(-(2**63), None, generator=generator)
     bits = words.view(torch.int16)[:count]  # −2¹⁵ … 2¹⁵ − 1
 
     dropped = min(round(rate * 2**16), 2**16 - 1)
     keep = bits.view(x.shape) >= dropped - 2**15
-    return keep, 2**16 / (2**16 - dropped)
+    scale = 2**16 / (2**16 - dropped)
+    return keep, scale
 
 
 def _keep(x, keep):
@@ -196,18 +201,22 @@ def tied_logits(x, table, bias):
 
 
 def gather_positions(x, positions):
-    return torch.take_along_dim(x, positions[..., None].long(), 1)
+    indices = positions[..., None].long()
+    return torch.take_along_dim(x, indices, 1)
 
 
 def cross_entropy(logits, labels, weights):
     counts = weights > 0
     wide = torch.where(counts[..., None], logits.float(), 0.0)
     labels = torch.where(counts, labels, 0).long()
-    losses = functional.cross_entropy(wide.flatten(0, -2), labels.flatten(), reduction="none")
+    flat_logits = wide.flatten(0, -2)
+    flat_labels = labels.flatten()
+    losses = functional.cross_entropy(flat_logits, flat_labels, reduction="none")
     hits = (wide.argmax(-1) == labels).float()
     loss = weights.flatten() @ losses
     num_hits = (weights * hits).sum()
-    return torch.stack([loss, num_hits, weights.sum()])
+    total = weights.sum()
+    return torch.stack([loss, num_hits, total])
 
 
 # Products. torch multiplies matrices of float32 by MKL, which leaves half of an AMD processor
@@ -278,5 +287,7 @@ def _onednn_is_faster(x, y) -> bool:
 @functools.cache
 def _is_amd() -> bool:
     has_both = torch.backends.mkl.is_available() and _ONEDNN is not None
-    capabilities: dict = getattr(torch.cpu, "get_capabilities", dict)()  # not before torch 2.10
-    return has_both and "AMD" in capabilities.get("cpu_name", "")
+    get_capabilities = getattr(torch.cpu, "get_capabilities", dict)  # not before torch 2.10
+    capabilities: dict = get_capabilities()
+    name = capabilities.get("cpu_name", "")
+    return has_both and "AMD" in name

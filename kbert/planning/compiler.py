@@ -84,7 +84,8 @@ class CompiledUpdate:
     @property
     def estimated_seconds(self) -> float:
         """Estimated seconds per training step; for GPUs without what goes between them."""
-        return sum(sum(seconds) for seconds in self.estimate.values())
+        sums = [sum(seconds) for seconds in self.estimate.values()]
+        return sum(sums)
 
     @property
     def model_flops(self) -> int:
@@ -134,7 +135,8 @@ def compile_plan(
             large for the chips, with the option that would make it fit.
         RuntimeError: the compiler failed.
     """
-    if any(value is not None for value in (target.freeze, target.lora_rank, target.ema)):
+    unsupported = (target.freeze, target.lora_rank, target.ema)
+    if any(value is not None for value in unsupported):
         raise ValueError(
             "the plan must be of a whole model to be compiled, got freeze, lora_rank or ema"
         )
@@ -196,13 +198,16 @@ def compiled(
         extras.require("compiling for a GPU", "jax-cuda", "jax", "jax_cuda12_plugin")
         extras.require("compiling for a GPU", backend, backend)
 
-    environment = os.environ | _ENVIRONMENT | _FLAGS[request["kind"]] | {"KERAS_BACKEND": backend}
+    flags = _FLAGS[request["kind"]]
+    environment = os.environ | _ENVIRONMENT | flags
+    environment |= {"KERAS_BACKEND": backend}
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer")
         arguments = [json.dumps(request), str(answer)]
         status, output = _run_program(arguments, environment, waited)
         if not answer.exists():
-            lines = output.decode(errors="replace").strip().splitlines()
+            text = output.decode(errors="replace")
+            lines = text.strip().splitlines()
             last = lines[-1] if lines else f"exit status {status}, and no word"
             raise RuntimeError(f"{request['name']}: the compiler failed: {last[:300]}")
         return json.loads(answer.read_text(encoding="utf-8"))

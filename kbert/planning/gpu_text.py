@@ -62,7 +62,8 @@ def targets() -> dict[str, dict[str, str]]:
     names = header.split("\t")
     by_gpu = {}
     for line in lines:
-        values = dict(zip(names, line.split("\t"), strict=True))
+        cells = line.split("\t")
+        values = dict(zip(names, cells, strict=True))
         by_gpu[values[names[0]]] = values
     return by_gpu
 
@@ -71,7 +72,8 @@ def target_text(accelerator: Accelerator) -> str:
     """Return XLA's description of a GPU (stream_executor's GpuTargetConfigProto, as text)."""
     values = targets()[accelerator.name]
     major, minor = values["capability"].split(".")
-    sizes = {"memory": accelerator.memory, "bandwidth": int(accelerator.bandwidth or 0)}
+    bandwidth = int(accelerator.bandwidth or 0)
+    sizes = {"memory": accelerator.memory, "bandwidth": bandwidth}
     return _TARGET_TEXT.format(**values, **sizes, major=major, minor=minor)
 
 
@@ -125,7 +127,10 @@ def _count_moved(
 
 
 def _body(instruction: Instruction, bodies: Mapping[str, list[Instruction]]) -> list[Instruction]:
-    return bodies[instruction.called[0]] if instruction.opcode == "fusion" else []
+    if instruction.opcode != "fusion":
+        return []
+    name = instruction.called[0]
+    return bodies[name]
 
 
 def _find_sort(
@@ -208,5 +213,6 @@ def _dimensions(shape: str) -> list[list[int]]:
     """Return the sizes of a shape's arrays, of which a tuple has several."""
     dimensions = []
     for sizes in _SIZES.findall(shape):
-        dimensions.append([int(size) for size in sizes.split(",") if size])
+        texts = sizes.split(",")
+        dimensions.append([int(text) for text in texts if text])
     return dimensions

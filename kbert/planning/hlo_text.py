@@ -170,7 +170,8 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
         kind = instruction.collective
         if kind:
             count, size = totals.get(kind, (0, 0))
-            totals[kind] = count + times, size + times * size_of(instruction.shape)
+            moved = times * size_of(instruction.shape)
+            totals[kind] = count + times, size + moved
     return totals
 
 
@@ -179,8 +180,10 @@ def size_of(shape: str) -> int:
     total = 0.0
     for dtype, sizes in _SHAPE.findall(shape):
         bits = re.search(r"\d+", dtype)
-        width = _BYTES.get(dtype, int(bits[0]) / 8 if bits else 0)
-        count = math.prod(int(size) for size in sizes.split(",") if size)
+        default = int(bits[0]) / 8 if bits else 0
+        width = _BYTES.get(dtype, default)
+        texts = sizes.split(",")
+        count = math.prod(int(text) for text in texts if text)
         total += width * count
     return math.ceil(total)
 

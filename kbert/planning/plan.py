@@ -108,7 +108,8 @@ class Plan:
         if self.peak_flops is None:
             return None
         peak = self.peak_flops * self.devices.chips
-        return (self.flops + self.recomputed_flops) / (self.utilization * peak)
+        flops = self.flops + self.recomputed_flops
+        return flops / (self.utilization * peak)
 
     @property
     def hours(self) -> float | None:
@@ -122,7 +123,8 @@ class Plan:
 
     def as_dict(self) -> dict:
         """Return the plan for JSON: bytes, FLOPs, seconds, hours."""
-        memory = asdict(self.memory) | {"total": self.memory.total, "fits": self.memory.fits}
+        memory = asdict(self.memory)
+        memory |= {"total": self.memory.total, "fits": self.memory.fits}
         times = {name: getattr(self, name) for name in ("seconds", "hours", "chip_hours")}
         return asdict(self) | {"memory": memory} | times
 
@@ -270,7 +272,8 @@ def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memor
         specs["peak_flops"] = parse_amount("peak_flops", peak_flops, "flops?(?:/s)?", 1e9, expected)
     if memory is not None:
         expected = "bytes of a chip, such as 24GiB"
-        specs["memory"] = int(parse_amount("memory", memory, "b", 2**20, expected))
+        amount = parse_amount("memory", memory, "b", 2**20, expected)
+        specs["memory"] = int(amount)
 
     has_both = len(specs) == 2
     if has_both and tpu is None and gpu is None:
@@ -280,7 +283,8 @@ def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memor
     devices = accelerators.tpu(tpu) if tpu is not None else accelerators.gpu(str(gpu), has_both)
 
     if specs:
-        spec_names = " and ".join(name.replace("_flops", "") for name in specs)
+        plain_names = [name.replace("_flops", "") for name in specs]
+        spec_names = " and ".join(plain_names)
         source = f"{devices.accelerator.source}; {spec_names} as given".removeprefix("; ")
         chip = replace(devices.accelerator, source=source, **specs)
         devices = replace(devices, accelerator=chip)

@@ -72,7 +72,8 @@ def estimate_tpu(text: str, chip) -> dict:
     """Return estimated seconds by part: see `compiler.CompiledUpdate`."""
     assert chip.clock is not None
     estimate = {}
-    for part, (of_products, of_others) in hlo_text.cycles(text, hlo_text.SCOPES).items():
+    cycles = hlo_text.cycles(text, hlo_text.SCOPES)
+    for part, (of_products, of_others) in cycles.items():
         estimate[part] = [of_products / chip.clock, of_others / chip.clock]
     return {"estimate": estimate, "kernels": {}}
 
@@ -114,7 +115,8 @@ def mesh(devices):
         described = topologies.get_topology_desc(
             platform="tpu", topology_name=devices.name, **options
         )
-    return jax.sharding.Mesh(np.array(described.devices), ("batch",))
+    devices = np.array(described.devices)
+    return jax.sharding.Mesh(devices, ("batch",))
 
 
 def prepare(
@@ -138,7 +140,8 @@ def prepare(
     values = _lay(mesh, engine.state.values())
     if what == "evaluation":
         arrays = _lay(mesh, (batch.inputs, batch.labels, batch.weights), "batch")
-        return jax.jit(engine.step.measure), (values.weights, [], arrays)
+        measure = jax.jit(engine.step.measure)
+        return measure, (values.weights, [], arrays)
 
     (arrays,) = engine.split(batch)
     seeds = engine.seeds(0)
@@ -191,4 +194,5 @@ def _lay(mesh, tree, *axes):
 
 if __name__ == "__main__":
     answer = compiled(**json.loads(sys.argv[1]))
-    Path(sys.argv[2]).write_text(json.dumps(answer), encoding="utf-8")
+    path = Path(sys.argv[2])
+    path.write_text(json.dumps(answer), encoding="utf-8")

@@ -68,7 +68,8 @@ class Engine:
         ]
 
         if "losses" not in options:
-            head = find_head([layer.name for layer in model.layers], model.name)
+            layer_names = [layer.name for layer in model.layers]
+            head = find_head(layer_names, model.name)
             options["losses"] = dict.fromkeys(self.output_names, LOSSES[head.loss])
         trained = trained or TrainedWeights().add_new_weights(model)
         seeds = find_seed_states(model)
@@ -94,7 +95,8 @@ class Engine:
 
     def update(self, batch: TrainingBatch, step: int, stop_flags: StopFlags = NO_STOP) -> dict:
         """Run one step of this process's examples; return the metrics of `TrainingStep.update`."""
-        return self.program.update(self.split(batch, stop_flags), self.seeds(step))
+        shards = self.split(batch, stop_flags)
+        return self.program.update(shards, self.seeds(step))
 
     def updates(
         self, batches: Sequence[TrainingBatch], step: int, stop_flags: StopFlags = NO_STOP
@@ -102,12 +104,14 @@ class Engine:
         """Run up to `steps_per_execution` steps; return a function that waits for their metrics."""
         arguments = []
         for number, batch in enumerate(batches, start=step):
-            arguments.append((self.split(batch, stop_flags), self.seeds(number)))
+            shards = self.split(batch, stop_flags)
+            arguments.append((shards, self.seeds(number)))
         return self.program.updates(arguments)
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
         """Return one process's gradients by their weights' paths, scaled and not clipped."""
-        gradients = self.program.gradients(self.split(batch), self.seeds(step))
+        shards = self.split(batch)
+        gradients = self.program.gradients(shards, self.seeds(step))
         paths = [weight.path for weight in self.state.variables.weights]
         return dict(zip(paths, gradients, strict=True))
 
@@ -117,7 +121,8 @@ class Engine:
         shards = _split_arrays(groups, self.backend.local)
         sums = np.asarray(self.program.measure(shards))
         metrics = {}
-        for name, (value, weight) in sum_metrics(self.step.losses, batch.labels, sums).items():
+        sums_of_metrics = sum_metrics(self.step.losses, batch.labels, sums)
+        for name, (value, weight) in sums_of_metrics.items():
             metrics[name] = float(value), float(weight)
         return metrics
 
@@ -140,9 +145,11 @@ class Engine:
         step_key = key_of(self.seed, step)
         replica_keys = fork(step_key, np.arange(replicas))
 
-        indices = np.arange(np.prod(shape), dtype=np.uint64)
+        count = np.prod(shape)
+        indices = np.arange(count, dtype=np.uint64)
         numbers = fork(replica_keys[:, None], indices)
-        seeds = (numbers >> np.uint64(33)).astype(np.int32)
+        seeds = numbers >> np.uint64(33)
+        seeds = seeds.astype(np.int32)
         return seeds.reshape((replicas, *shape))
 
     def split(self, batch: TrainingBatch, stop_flags: StopFlags = NO_STOP) -> list[tuple]:
@@ -150,7 +157,8 @@ class Engine:
         # Each example has its process's stop flags: they are summed with the losses, in the one
         # exchange that every step has, and each host reads the same total.
         row = np.array([0, *stop_flags], "float32")  # the first column adds up to the loss
-        flags = {"stop_flags": np.tile(row, (len(batch), 1))}
+        repeated = np.tile(row, (len(batch), 1))
+        flags = {"stop_flags": repeated}
         groups = batch.inputs, batch.labels, batch.weights, flags
         return _split_arrays(groups, self.backend.local, self.step.accumulation_steps)
 
@@ -170,7 +178,11 @@ def _split_arrays(groups: Sequence[dict], *sizes: int) -> list[tuple]:
         raise ValueError(f"a batch must be a multiple of {whole} examples here, got {count}")
 
     def reshape(group: dict) -> dict:
-        return {name: array.reshape(*sizes, -1, *array.shape[1:]) for name, array in group.items()}
+        reshaped = {}
+        for name, array in group.items():
+            shape_of_example = array.shape[1:]
+            reshaped[name] = array.reshape(*sizes, -1, *shape_of_example)
+        return reshaped
 
     reshaped = [reshape(group) for group in groups]
     shards = []

@@ -294,7 +294,8 @@ def choose_variant(spec: GraphSpec, sources: Mapping[str, Any], settings) -> Gra
 def describe_models(sources: Mapping[str, Any], base: str, trained: TrainedParts) -> dict[str, str]:
     """Return what a run starts from and what is trained of it, in words by name."""
     facts = {}
-    for title, name in {"Started from": base, "Teacher": "teacher"}.items():
+    names_by_title = {"Started from": base, "Teacher": "teacher"}
+    for title, name in names_by_title.items():
         model = sources.get(name)
         if isinstance(model, Bert):
             model = model.source

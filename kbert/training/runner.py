@@ -98,8 +98,10 @@ def open_finished(run: RunFolder, result: dict[str, Any]) -> RunResult:
     )
     bert = load(run.path / "model.keras")
     if bert.adapter is None and (run.path / "adapter").is_dir():
-        bert = dataclasses.replace(bert, adapter=peft_folder.read(run.path / "adapter"))
-    return RunResult(bert, History(run.read_records()), result, run.path)
+        adapter = peft_folder.read(run.path / "adapter")
+        bert = dataclasses.replace(bert, adapter=adapter)
+    history = History(run.read_records())
+    return RunResult(bert, history, result, run.path)
 
 
 def train(
@@ -112,7 +114,8 @@ def train(
     peak = options.peak_flops
     how = "given"
     if peak is None:
-        peak, how = measure_peak(plan.settings.precision, engine.backend.replicas)
+        replicas = engine.backend.replicas
+        peak, how = measure_peak(plan.settings.precision, replicas)
     if run is not None:
         run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
 
@@ -138,7 +141,8 @@ def train(
         run.finish(bert, result, lambda: report.finish(bert, history.updates, result))
         engine.barrier()  # the others have read the best state
         run.tidy()
-    return RunResult(bert, history, result, None if run is None else run.path)
+    path = None if run is None else run.path
+    return RunResult(bert, history, result, path)
 
 
 def _plan(request: Request, options: RunOptions) -> tuple[Any, RunPlan]:
@@ -205,7 +209,9 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
 
     # refuses what replicas and micro-batches do not divide
     engine.slice_examples(plan.batches.batch_size)
-    refuse_harmful(options.callbacks, bool(adapters_of(model)), plan.evaluate is not None)
+    is_adapted = bool(adapters_of(model))
+    is_evaluated = plan.evaluate is not None
+    refuse_harmful(options.callbacks, is_adapted, is_evaluated)
     return engine, digest
 
 
@@ -241,7 +247,8 @@ def _hold(backend, run: RunFolder | None) -> Iterator[None]:
                 stack.enter_context(run.hold())
         except (OSError, ValueError) as raised:
             error = raised
-        if backend.any_process(StopFlags(callback=error is not None, signal=False)).callback:
+        failed_here = StopFlags(callback=error is not None, signal=False)
+        if backend.any_process(failed_here).callback:
             raise error or BlockingIOError(errno.EWOULDBLOCK, "the first process was refused")
         yield
 

@@ -62,7 +62,8 @@ def named_parameters(model: str) -> tuple[NamedParameter, ...]:
     """Return transformers' list for `base_uncased` or `large_uncased`, complete and in order."""
     parameters = []
     for name, shape, numel in read_package_table(__name__, f"hf_bert_{model}.tsv"):
-        sizes = tuple(int(size) for size in shape.strip("()").split(",") if size)
+        texts = shape.strip("()").split(",")
+        sizes = tuple(int(text) for text in texts if text)
         parameters.append(NamedParameter(name, sizes, int(numel)))
     return tuple(parameters)
 

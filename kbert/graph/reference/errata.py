@@ -41,7 +41,9 @@ def errata() -> tuple[Erratum, ...]:
         pairs = (check.split(" = ") for check in checks.split("; "))
         holds = all(numbers[name] == compute(formula, {}) for name, formula in pairs)
         text = arithmetic.format_map(numbers)
-        result.append(Erratum(document, says, true, text, holds, tuple(layers.split()), preset))
+        names = tuple(layers.split())
+        erratum = Erratum(document, says, true, text, holds, names, preset)
+        result.append(erratum)
     return tuple(result)
 
 
@@ -105,7 +107,8 @@ def _count_parameters() -> dict[str, int]:
 
 
 def _sum_starting(parameters: dict[str, int], prefix: str) -> int:
-    return sum(numel for name, numel in parameters.items() if name.startswith(prefix))
+    names = [name for name in parameters if name.startswith(prefix)]
+    return sum(parameters[name] for name in names)
 
 
 def _count_heads(hidden: int) -> int:

@@ -29,7 +29,9 @@ def nan_where_out_of_range(ids, size: int, dtype: str):
     """Zeros in the shape (…, 1), with NaN where one of `ids`, (…), is not in 0 … size − 1."""
     ids = ops.cast(ids, "int32")  # `size` may be more than a narrower type can hold
     inside = ops.logical_and(ids >= 0, ids < size)
-    numbers = ops.where(inside, ops.cast(0, dtype), ops.cast(float("nan"), dtype))
+    zero = ops.cast(0, dtype)
+    nan = ops.cast(float("nan"), dtype)
+    numbers = ops.where(inside, zero, nan)
     return ops.expand_dims(numbers, -1)
 
 
@@ -80,7 +82,8 @@ class TokenEmbedding(Embedding):
         return [ops.not_equal(ids, self.pad_token_id), None]
 
     def compute_output_spec(self, ids, training=None):
-        table = keras.KerasTensor((self.input_dim, self.output_dim), dtype=self.compute_dtype)
+        shape = (self.input_dim, self.output_dim)
+        table = keras.KerasTensor(shape, dtype=self.compute_dtype)
         return [super().compute_output_spec(ids), table]
 
     def get_config(self):
@@ -169,7 +172,9 @@ class PositionEmbedding(keras.layers.Layer):
         if isinstance(texts, keras.KerasTensor):
             return None  # see the module's docstring
 
-        return ops.equal(ops.expand_dims(texts, 2), ops.expand_dims(texts, 1))  # (B, S, S)
+        texts_of_queries = ops.expand_dims(texts, 2)
+        texts_of_keys = ops.expand_dims(texts, 1)
+        return ops.equal(texts_of_queries, texts_of_keys)  # (B, S, S)
 
     def compute_output_shape(self, input_shape):
         return _shapes(input_shape)[0]
@@ -262,15 +267,17 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         rate = self.dropout if training else 0.0
         seed = keras_internals.attention_seed(self) if rate else None
 
-        is_plain = firsts is None and not self.adapters and self._has_plain_projections()
-        if is_plain:  # one operation, of which the backends have faster versions
+        has_extras = firsts is not None or self.adapters
+        if not has_extras and self._has_plain_projections():
+            # one operation, of which the backends have faster versions
             kernels, biases = self._kernels_and_biases()
             context = kops.self_attention(x, kernels, biases, mask, rate, seed, queries)
             return self._project_context(context, x.shape[-1], training)
 
         query, key, value = self._project(x, queries, training)  # (B, A, S, D) each
         if firsts is not None:
-            examples = ops.cast(firsts, "int32") // ops.shape(x)[1]
+            length = ops.shape(x)[1]
+            examples = ops.cast(firsts, "int32") // length
             key = ops.take(key, examples, axis=0)  # (N, A, S, D)
             value = ops.take(value, examples, axis=0)
         context = kops.attention(query, key, value, mask, rate, seed)
@@ -303,7 +310,8 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             adapter = self.adapters.get(name)
             if adapter is not None:
                 change = adapter(inputs[n], training=training)  # (B, S, A·D)
-                change = ops.transpose(self._split_heads(change), (0, 2, 1, 3))
+                change = self._split_heads(change)
+                change = ops.transpose(change, (0, 2, 1, 3))
                 heads[n] = heads[n] + change
         return heads
 
@@ -396,7 +404,8 @@ class Dropout(keras.layers.Dropout):
     def call(self, x, training=None):
         if not training or self.rate == 0:
             return x
-        return kops.dropout(x, self.rate, self.seed_generator.next())
+        seed = self.seed_generator.next()
+        return kops.dropout(x, self.rate, seed)
 
 
 @_register

@@ -30,7 +30,9 @@ class Extract(Maskless):
         self.axis = axis
 
     def call(self, x):
-        return x[:, self.index] if self.axis == 1 else x[..., self.index]
+        if self.axis == 1:
+            return x[:, self.index]
+        return x[..., self.index]
 
     def compute_output_shape(self, input_shape):
         shape = list(input_shape)
@@ -82,7 +84,8 @@ class GatherFirsts(keras.layers.Layer):
     def _take(self, x, firsts):
         width = x.shape[-1] or ops.shape(x)[-1]
         tokens = ops.reshape(x, (-1, width))
-        chosen = ops.take(tokens, ops.cast(firsts, "int32"), axis=0)
+        indices = ops.cast(firsts, "int32")
+        chosen = ops.take(tokens, indices, axis=0)
         return ops.expand_dims(chosen, 1)
 
     def compute_output_shape(self, input_shape):
@@ -112,7 +115,8 @@ class Gather(Maskless):
         states = kops.gather_positions(x, positions)  # (B, M, H)
         if training:
             return states
-        return states + nan_where_out_of_range(positions, ops.shape(x)[1], states.dtype)
+        length = ops.shape(x)[1]
+        return states + nan_where_out_of_range(positions, length, states.dtype)
 
     def compute_output_shape(self, input_shape):
         x, (batch, count) = input_shape
@@ -130,7 +134,8 @@ class EmbeddingSimilarity(keras.layers.Layer):
     """Logits (B, S, T): product of (B, S, H) with the token table (T, H), plus a learned bias."""
 
     def build(self, input_shape):
-        self.bias = self.add_weight(shape=(input_shape[1][0],), initializer="zeros", name="bias")
+        vocab_size = input_shape[1][0]
+        self.bias = self.add_weight(shape=(vocab_size,), initializer="zeros", name="bias")
 
     def call(self, inputs):
         x, table = inputs
@@ -140,7 +145,8 @@ class EmbeddingSimilarity(keras.layers.Layer):
         return mask[0] if mask else None
 
     def compute_output_shape(self, input_shape):
-        return (*input_shape[0][:-1], input_shape[1][0])
+        shape_of_states, shape_of_table = input_shape
+        return (*shape_of_states[:-1], shape_of_table[0])
 
 
 @_register
@@ -158,7 +164,8 @@ class Masked(keras.layers.Layer):
     def call(self, inputs):
         # A tensor of its own (no copy once compiled): Keras does not replace the mask of a tensor
         # that has one already.
-        return ops.squeeze(ops.expand_dims(inputs[0], 0), 0)
+        expanded = ops.expand_dims(inputs[0], 0)
+        return ops.squeeze(expanded, 0)
 
     def compute_mask(self, inputs, mask=None):
         if isinstance(inputs[1], keras.KerasTensor):
@@ -206,8 +213,12 @@ class QueriesAndKeys(_OfAttention):
     """Its queries and keys."""
 
     def call(self, x, mask=None):
-        return [self.attention.query_dense(x), self.attention.key_dense(x)]  # (B, S, A, D) each
+        query = self.attention.query_dense(x)  # (B, S, A, D), as the key
+        key = self.attention.key_dense(x)
+        return [query, key]
 
     def compute_output_shape(self, input_shape):
         batch, length, _ = input_shape
-        return [(batch, length, self.attention.num_heads, self.attention.key_dim)] * 2
+        heads = self.attention.num_heads
+        shape = (batch, length, heads, self.attention.key_dim)
+        return [shape, shape]

@@ -38,7 +38,9 @@ def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None, 
     """See `reference.self_attention`; all projections of the same input are one product."""
     groups = [(x, kernels, biases)]
     if queries is not None:
-        groups = [(queries, kernels[:1], biases[:1]), (x, kernels[1:], biases[1:])]
+        of_queries = (queries, kernels[:1], biases[:1])
+        of_keys_and_values = (x, kernels[1:], biases[1:])
+        groups = [of_queries, of_keys_and_values]
 
     if kernels[0].shape[-1] not in SIZES:
         heads = []
@@ -52,7 +54,8 @@ def self_attention(x, kernels, biases, mask=None, rate: float = 0.0, seed=None, 
         kernel = _join(kernels_of_group, x.dtype)
         bias = _join(biases_of_group, x.dtype)
         joined.append((array, kernel, bias))
-    return _self_attention(joined, _as_int8(mask), seed, rate, kernels[0].shape[1:])
+    shape = kernels[0].shape[1:]
+    return _self_attention(joined, _as_int8(mask), seed, rate, shape)
 
 
 def _join(arrays, dtype):
@@ -69,7 +72,8 @@ def _join(arrays, dtype):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _self_attention(groups: list, mask, seed, rate, shape):
     """Return (B, R, A·D). A group is an input, and what `_join` made of its kernels and biases."""
-    return _self_attention_forward(groups, mask, seed, rate, shape)[0]
+    context, _ = _self_attention_forward(groups, mask, seed, rate, shape)
+    return context
 
 
 def _self_attention_forward(groups, mask, seed, rate, shape):
@@ -81,7 +85,8 @@ def _self_attention_forward(groups, mask, seed, rate, shape):
         heads.append(y.reshape(*x.shape[:2], -1, *shape))
 
     context, residuals = _attention_forward(heads, mask, seed, rate)
-    return context.reshape(*context.shape[:2], -1), (groups, residuals)
+    context = context.reshape(*context.shape[:2], -1)
+    return context, (groups, residuals)
 
 
 def _self_attention_backward(rate, shape, residuals, gradient):
@@ -93,10 +98,12 @@ def _self_attention_backward(rate, shape, residuals, gradient):
     for (x, kernel, bias), of_y, sums in zip(groups, of_heads, sums_of_heads, strict=True):
         of_y = of_y.reshape(-1, kernel.shape[1])
         of_x = jnp.matmul(of_y, kernel.T).reshape(x.shape)
-        of_kernel = jnp.matmul(x.reshape(-1, x.shape[-1]).T, of_y)
+        flat_x = x.reshape(-1, x.shape[-1])
+        of_kernel = jnp.matmul(flat_x.T, of_y)
         of_bias = None
         if bias is not None:
-            of_bias = sums.sum((0, 1)).reshape(-1).astype(bias.dtype)
+            total = sums.sum((0, 1))
+            of_bias = total.reshape(-1).astype(bias.dtype)
         of_groups.append((of_x, of_kernel, of_bias))
     return of_groups, None, None
 
@@ -114,23 +121,28 @@ def _attention(heads: list, mask, seed, rate):
 
     `heads` are the arrays in which they lie side by side, (B, S, parts, A, D): one to three.
     """
-    return _attention_forward(heads, mask, seed, rate)[0]
+    context, _ = _attention_forward(heads, mask, seed, rate)
+    return context
 
 
 def _attention_forward(heads, mask, seed, rate):
     sizes = _Sizes.from_heads(heads, rate)
     batch, rows, _, count, size = heads[0].shape
 
-    inputs = sizes.heads(heads) | {"mask": mask, "seed": seed}
-    in_specs = sizes.head_specs(of_block=True) | sizes.mask_specs(mask)
-    context = jax.ShapeDtypeStruct((batch, rows, count, size), heads[0].dtype)
+    inputs = sizes.heads(heads)
+    inputs |= {"mask": mask, "seed": seed}
+    in_specs = sizes.head_specs(of_block=True)
+    in_specs |= sizes.mask_specs(mask)
+    dtype = heads[0].dtype
+    context = jax.ShapeDtypeStruct((batch, rows, count, size), dtype)
     of_rows = jax.ShapeDtypeStruct((batch, count, rows), "float32")
     outputs = {"context": context, "highest": of_rows, "total": of_rows}
     out_specs = sizes.row_specs(of_block=True)
 
     blocks = pallas.cdiv(sizes.rows, _BLOCK), batch, count
     results = _call(_attention_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
-    return results["context"], (heads, {"mask": mask, "seed": seed, **results})
+    saved = {"mask": mask, "seed": seed, **results}
+    return results["context"], (heads, saved)
 
 
 def _attention_gradients(rate, residuals, gradient) -> tuple[list, list]:
@@ -139,7 +151,8 @@ def _attention_gradients(rate, residuals, gradient) -> tuple[list, list]:
     sizes = _Sizes.from_heads(heads, rate)
 
     inputs = sizes.heads(heads) | saved | {"gradient": gradient}
-    in_specs = sizes.head_specs(of_block=False) | sizes.mask_specs(inputs["mask"])
+    in_specs = sizes.head_specs(of_block=False)
+    in_specs |= sizes.mask_specs(inputs["mask"])
     in_specs |= sizes.row_specs(of_block=False)
     in_specs["gradient"] = in_specs["context"]
 
@@ -148,12 +161,17 @@ def _attention_gradients(rate, residuals, gradient) -> tuple[list, list]:
     for array in heads:
         batch, length, *shape = array.shape
         sums_shape = batch, pallas.cdiv(length, _BLOCK), *shape
-        outputs["heads"].append(jax.ShapeDtypeStruct(array.shape, array.dtype))
-        outputs["sums"].append(jax.ShapeDtypeStruct(sums_shape, "float32"))
-        out_specs["heads"].append(_part_spec((None, _BLOCK, shape[0], None, sizes.size)))
-        out_specs["sums"].append(_part_spec((None, None, shape[0], None, sizes.size)))
+        of_heads = jax.ShapeDtypeStruct(array.shape, array.dtype)
+        sums = jax.ShapeDtypeStruct(sums_shape, "float32")
+        outputs["heads"].append(of_heads)
+        outputs["sums"].append(sums)
+        block_of_heads = (None, _BLOCK, shape[0], None, sizes.size)
+        block_of_sums = (None, None, shape[0], None, sizes.size)
+        out_specs["heads"].append(_part_spec(block_of_heads))
+        out_specs["sums"].append(_part_spec(block_of_sums))
 
-    blocks = pallas.cdiv(max(sizes.rows, sizes.columns), _BLOCK), batch, sizes.head_count
+    longest = max(sizes.rows, sizes.columns)
+    blocks = pallas.cdiv(longest, _BLOCK), batch, sizes.head_count
     results = _call(_attention_gradient_kernel, sizes, blocks, inputs, in_specs, outputs, out_specs)
     return results["heads"], results["sums"]
 
@@ -164,7 +182,8 @@ def _part_spec(block: tuple) -> pallas.BlockSpec:
 
 
 def _attention_backward(rate, residuals, gradient):
-    return _attention_gradients(rate, residuals, gradient)[0], None, None
+    of_heads, _ = _attention_gradients(rate, residuals, gradient)
+    return of_heads, None, None
 
 
 _attention.defvjp(_attention_forward, _attention_backward)
@@ -218,7 +237,10 @@ class _Sizes(NamedTuple):
 
     def heads(self, heads: list) -> dict:
         """Return the array of each of query, key and value."""
-        return {name: heads[n] for name, (n, _) in zip(_HEADS, self.places, strict=True)}
+        arrays = {}
+        for name, (number, _) in zip(_HEADS, self.places, strict=True):
+            arrays[name] = heads[number]
+        return arrays
 
     def head_specs(self, of_block: bool) -> dict:
         """Return the specs of all keys and values, and of a block's queries, or of all."""
@@ -262,7 +284,8 @@ class _Sizes(NamedTuple):
             i_head = h if heads > 1 else 0
             return i_batch, i_head, 0, 0
 
-        return specs | {"mask": pallas.BlockSpec((None, None, *shape), index)}
+        specs["mask"] = pallas.BlockSpec((None, None, *shape), index)
+        return specs
 
     def scores(self, query, key, mask_ref, row, column):
         """Return the masked scores of a tile, float32; -inf behind the last key."""
@@ -272,7 +295,8 @@ class _Sizes(NamedTuple):
         columns = column + jnp.arange(_BLOCK)
         inside = (columns < self.columns)[None, :]
         if mask_ref is not None:
-            rows = jnp.minimum(row + jnp.arange(_BLOCK), mask_ref.shape[0] - 1)
+            last = mask_ref.shape[0] - 1
+            rows = jnp.minimum(row + jnp.arange(_BLOCK), last)
             tile = mask_ref.at[rows[:, None], columns[None, :]]
             mask = triton.load(tile, mask=inside, other=0)
             scores = jnp.where(mask != 0, scores, reference.LOWEST)
@@ -286,7 +310,8 @@ class _Sizes(NamedTuple):
         columns = column + jnp.arange(_BLOCK)
         index = rows[:, None] * self.columns + columns[None, :]
         keep = reference.keep_at(index, self.rate, seed_ref[0], seed_ref[1], _Ops)
-        return jnp.where(keep, probs * (1 / (1 - self.rate)), 0.0)
+        scaled = probs * (1 / (1 - self.rate))
+        return jnp.where(keep, scaled, 0.0)
 
 
 def _load(ref, start, end: int):
@@ -300,7 +325,8 @@ def _load(ref, start, end: int):
 
 def _store(ref, x, left):
     """Store the first `left` rows of a tile."""
-    inside = jnp.arange(_BLOCK).reshape(-1, *[1] * (x.ndim - 1)) < left
+    axes = [1] * (x.ndim - 1)
+    inside = jnp.arange(_BLOCK).reshape(-1, *axes) < left
     triton.store(ref, x.astype(ref.dtype), mask=inside)
 
 
@@ -311,7 +337,8 @@ def _product(x, y):
 def _attention_kernel(sizes, inputs, outputs):
     """Compute the contexts of a block of queries, their highest scores and softmax's sums."""
     row = pallas.program_id(0) * _BLOCK
-    head = pallas.program_id(1) * sizes.head_count + pallas.program_id(2)
+    sequence = pallas.program_id(1)
+    head = sequence * sizes.head_count + pallas.program_id(2)
     left = sizes.rows - row
     query = _load(inputs["query"], 0, left)
 
@@ -346,7 +373,8 @@ def _add_tile(sizes, inputs, head, query, row, column, sums) -> tuple:
     total = total * change + jnp.sum(probs, -1)
 
     dropped = sizes.drop(probs, inputs["seed"], head, row, column)
-    context = context * change[:, None] + _product(dropped.astype(value.dtype), value)
+    added = _product(dropped.astype(value.dtype), value)
+    context = context * change[:, None] + added
     return context, higher, total
 
 
@@ -409,7 +437,8 @@ def _store_gradient(sizes, outputs, number: int, x, start, end: int):
     """Store a block of query's, key's or value's gradient (number 0, 1 or 2), and its sums."""
     array, part = sizes.places[number]
     part = pallas.ds(part, 1)
-    _store(outputs["heads"][array].at[:, part, :], x[:, None], end - start)
+    block = outputs["heads"][array].at[:, part, :]
+    _store(block, x[:, None], end - start)
     outputs["sums"][array][part, :] = jnp.sum(x, 0)[None]
 
 
@@ -422,10 +451,17 @@ def _tile_gradients(sizes, inputs, head, query, key, value, row, column):
     total = jnp.where(total > 0, total, 1.0)  # 0 behind the last row
 
     scores = sizes.scores(query, key, inputs["mask"], row, column)
-    probs = jnp.exp(scores - highest[:, None]) / total[:, None]
+    powers = jnp.exp(scores - highest[:, None])
+    probs = powers / total[:, None]
     dropped = sizes.drop(probs, inputs["seed"], head, row, column)
 
-    mean = jnp.sum(gradient.astype("float32") * context.astype("float32"), -1)
-    of_scores = dropped * _product(gradient, value.T) - probs * mean[:, None]
-    of_scores = jnp.where(scores > reference.LOWEST, of_scores * sizes.size**-0.5, 0.0)
-    return dropped.astype(query.dtype), of_scores.astype(query.dtype), gradient
+    products = gradient.astype("float32") * context.astype("float32")
+    mean = jnp.sum(products, -1)
+    of_dropped = _product(gradient, value.T)
+    of_scores = dropped * of_dropped - probs * mean[:, None]
+    scaled = of_scores * sizes.size**-0.5
+    of_scores = jnp.where(scores > reference.LOWEST, scaled, 0.0)
+
+    dropped = dropped.astype(query.dtype)
+    of_scores = of_scores.astype(query.dtype)
+    return dropped, of_scores, gradient

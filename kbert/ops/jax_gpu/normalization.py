@@ -15,32 +15,37 @@ _PARTS = 256  # programs of its backward pass, each with sums of its own
 
 def layer_norm(x, gamma, beta, epsilon: float):
     """See `reference.layer_norm`; keeps its input, and each row's scale."""
-    return _layer_norm(x.reshape(-1, x.shape[-1]), gamma, beta, epsilon).reshape(x.shape)
+    flat_x = x.reshape(-1, x.shape[-1])
+    y = _layer_norm(flat_x, gamma, beta, epsilon)
+    return y.reshape(x.shape)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _layer_norm(x, gamma, beta, epsilon):
-    return _layer_norm_forward(x, gamma, beta, epsilon)[0]
+    y, _ = _layer_norm_forward(x, gamma, beta, epsilon)
+    return y
 
 
 def _layer_norm_forward(x, gamma, beta, epsilon):
     rows, width = x.shape
     block = pallas.BlockSpec((_ROWS, width), lambda i: (i, 0))
     vector = pallas.BlockSpec((width,), lambda i: (0,))
-    y = call_kernel(
+    normalize = call_kernel(
         functools.partial(_layer_norm_kernel, rows, epsilon),
         grid=(pallas.cdiv(rows, _ROWS),),
         in_specs=[block, vector, vector],
         out_specs=block,
         out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
-    )(x, gamma, beta)
+    )
+    y = normalize(x, gamma, beta)
     return y, (x, gamma, beta)
 
 
 def _normalized(x, inside, width: int, epsilon: float):
     """Return rows normalized, float32, and what they were multiplied by."""
     x = _wide(x)
-    centered = jnp.where(inside, x - jnp.sum(x, -1, keepdims=True) / width, 0.0)
+    mean = jnp.sum(x, -1, keepdims=True) / width
+    centered = jnp.where(inside, x - mean, 0.0)
     variance = jnp.sum(jnp.square(centered), -1, keepdims=True) / width
     scale = jax.lax.rsqrt(variance + epsilon)
     return centered * scale, scale
@@ -50,7 +55,8 @@ def _layer_norm_kernel(rows, epsilon, x_ref, gamma_ref, beta_ref, y_ref):
     width = x_ref.shape[1]
     columns, inside = _columns(width)
     row = pallas.program_id(0) * _ROWS
-    mask = (row + jnp.arange(_ROWS) < rows)[:, None] & inside
+    is_row = row + jnp.arange(_ROWS) < rows
+    mask = is_row[:, None] & inside
     x = _load_rows(x_ref, 0, columns, mask)
     gamma = _wide(_load_vector(gamma_ref, columns))
     beta = _wide(_load_vector(beta_ref, columns))
@@ -63,33 +69,39 @@ def _layer_norm_kernel(rows, epsilon, x_ref, gamma_ref, beta_ref, y_ref):
 def _columns(width: int):
     """Return a slice of as many columns as a power of 2, and which of them there are, (1, H')."""
     padded = pallas.next_power_of_2(width)
-    return pallas.ds(0, padded), (jnp.arange(padded) < width)[None, :]
+    inside = jnp.arange(padded) < width
+    return pallas.ds(0, padded), inside[None, :]
 
 
 def _load_rows(ref, row, columns, mask):
-    return triton.load(ref.at[pallas.ds(row, _ROWS), columns], mask=mask, other=0.0)
+    block = ref.at[pallas.ds(row, _ROWS), columns]
+    return triton.load(block, mask=mask, other=0.0)
 
 
 def _load_vector(ref, columns):
     inside = jnp.arange(columns.size) < ref.shape[0]
-    return triton.load(ref.at[columns], mask=inside, other=0.0)[None, :]
+    vector = triton.load(ref.at[columns], mask=inside, other=0.0)
+    return vector[None, :]
 
 
 def _layer_norm_backward(epsilon, residuals, gradient):
     x, gamma, beta = residuals
     rows, width = x.shape
     parts = min(_PARTS, pallas.cdiv(rows, _ROWS))
+    count = pallas.cdiv(rows, parts)
     whole = pallas.BlockSpec((rows, width), lambda i: (0, 0))
+    vector = pallas.BlockSpec((width,), lambda i: (0,))
     part = pallas.BlockSpec((None, 2, width), lambda i: (i, 0, 0))
     sums = jax.ShapeDtypeStruct((parts, 2, width), "float32")
 
-    of_x, of_vectors = call_kernel(
-        functools.partial(_layer_norm_backward_kernel, epsilon, pallas.cdiv(rows, parts)),
+    differentiate = call_kernel(
+        functools.partial(_layer_norm_backward_kernel, epsilon, count),
         grid=(parts,),
-        in_specs=[whole, pallas.BlockSpec((width,), lambda i: (0,)), whole],
+        in_specs=[whole, vector, whole],
         out_specs=(whole, part),
         out_shape=(jax.ShapeDtypeStruct(x.shape, x.dtype), sums),
-    )(x, gamma, gradient)
+    )
+    of_x, of_vectors = differentiate(x, gamma, gradient)
 
     of_gamma, of_beta = of_vectors.sum(0)
     return of_x, of_gamma.astype(gamma.dtype), of_beta.astype(beta.dtype)
@@ -110,7 +122,8 @@ def _layer_norm_backward_kernel(epsilon, count, x_ref, gamma_ref, gradient_ref, 
     def add_rows(block, sums):
         of_gamma, of_beta = sums
         row = first + block * _ROWS
-        mask = (row + jnp.arange(_ROWS) < end)[:, None] & inside
+        is_row = row + jnp.arange(_ROWS) < end
+        mask = is_row[:, None] & inside
         x = _load_rows(x_ref, row, columns, mask)
         gradient = _wide(_load_rows(gradient_ref, row, columns, mask))
         unit, scale = _normalized(x, inside, width, epsilon)
@@ -119,13 +132,16 @@ def _layer_norm_backward_kernel(epsilon, count, x_ref, gamma_ref, gradient_ref, 
         block_ref = of_x_ref.at[pallas.ds(row, _ROWS), columns]
         triton.store(block_ref, of_x.astype(of_x_ref.dtype), mask=mask)
 
-        return of_gamma + jnp.sum(gradient * unit, 0), of_beta + jnp.sum(gradient, 0)
+        of_gamma = of_gamma + jnp.sum(gradient * unit, 0)
+        of_beta = of_beta + jnp.sum(gradient, 0)
+        return of_gamma, of_beta
 
     zeros = jnp.zeros(columns.size, "float32")
     blocks = pallas.cdiv(count, _ROWS)
     sums = jax.lax.fori_loop(0, blocks, add_rows, (zeros, zeros))
     for index, total in enumerate(sums):
-        triton.store(sums_ref.at[pallas.ds(index, 1), columns], total[None, :], mask=inside)
+        row_ref = sums_ref.at[pallas.ds(index, 1), columns]
+        triton.store(row_ref, total[None, :], mask=inside)
 
 
 def _input_gradient(of_unit, unit, scale, width: int):

@@ -20,25 +20,31 @@ def linear(x, kernel, bias=None):
     The bias is added in float32, by the kernel that reads y: cuBLAS would need a cast of its own.
     """
     rows = x.reshape(-1, x.shape[-1])
-    y = _linear(rows, jnp.asarray(kernel)).reshape(*x.shape[:-1], -1)
+    y = _linear(rows, jnp.asarray(kernel))
+    y = y.reshape(*x.shape[:-1], -1)
     if bias is None:
         return y
-    return (y.astype("float32") + jnp.asarray(bias).astype("float32")).astype(y.dtype)
+    bias = jnp.asarray(bias).astype("float32")
+    biased = y.astype("float32") + bias
+    return biased.astype(y.dtype)
 
 
 @jax.custom_vjp
 def _linear(x, kernel):
-    return _linear_forward(x, kernel)[0]
+    y, _ = _linear_forward(x, kernel)
+    return y
 
 
 def _linear_forward(x, kernel):
-    return jnp.matmul(x, kernel.astype(x.dtype)), (x, kernel)
+    y = jnp.matmul(x, kernel.astype(x.dtype))
+    return y, (x, kernel)
 
 
 def _linear_backward(residuals, gradient):
     x, kernel = residuals
     of_x = jnp.matmul(gradient, kernel.astype(x.dtype).T)
-    return of_x, jnp.matmul(x.T, gradient).astype(kernel.dtype)
+    of_kernel = jnp.matmul(x.T, gradient)
+    return of_x, of_kernel.astype(kernel.dtype)
 
 
 _linear.defvjp(_linear_forward, _linear_backward)
@@ -51,8 +57,10 @@ def project_heads(x, kernels, biases):
         shape = kernel.shape
         if bias is not None:
             bias = jnp.asarray(bias).reshape(-1)
-        y = linear(x, jnp.asarray(kernel).reshape(shape[0], -1), bias)
-        heads.append(jnp.moveaxis(y.reshape(*x.shape[:2], *shape[1:]), 2, 1))
+        flat_kernel = jnp.asarray(kernel).reshape(shape[0], -1)
+        y = linear(x, flat_kernel, bias)
+        y = y.reshape(*x.shape[:2], *shape[1:])
+        heads.append(jnp.moveaxis(y, 2, 1))
     return heads
 
 
@@ -60,7 +68,8 @@ def embedding_lookup(table, ids):
     """See `reference.embedding_lookup`; the gradient is added up in one order, see `_add_rows`."""
     if table.shape[0] <= 16:
         return jax_ops.embedding_lookup(table, ids)
-    return _lookup_and_table(jnp.asarray(table), ids, table.dtype)[0]
+    embeddings, _ = _lookup_and_table(jnp.asarray(table), ids, table.dtype)
+    return embeddings
 
 
 def embedding_lookup_and_table(table, ids, dtype: str):
@@ -77,7 +86,8 @@ def _lookup_and_table(table, ids, dtype):
 def _lookup_backward(dtype, ids, gradients):
     of_rows, of_table = gradients
     rows = of_rows.reshape(-1, of_rows.shape[-1])
-    return _add_rows(of_table.astype(rows.dtype), ids.reshape(-1), rows), None
+    table = of_table.astype(rows.dtype)
+    return _add_rows(table, ids.reshape(-1), rows), None
 
 
 _lookup_and_table.defvjp(
@@ -121,9 +131,14 @@ def _sum_equal_ids(ids, rows):
 
     # An id that goes on from earlier blocks is the last one of those, and the first one here.
     blocks = jnp.arange(len(ids))
-    goes_on = (ids[:, :1] == ids[:, -1]) & (blocks[:, None] > blocks)
-    earlier = _multiply_exactly(goes_on, sums[:, -1], "float32")[:, None]  # (blocks, 1, H)
-    return sums + jnp.where((ids == ids[:, :1])[..., None], earlier, 0.0)
+    first_ids = ids[:, :1]
+    is_same_id = first_ids == ids[:, -1]
+    is_earlier = blocks[:, None] > blocks
+    goes_on = is_same_id & is_earlier
+    earlier = _multiply_exactly(goes_on, sums[:, -1], "float32")
+    earlier = earlier[:, None]  # (blocks, 1, H)
+    has_first_id = ids == first_ids
+    return sums + jnp.where(has_first_id[..., None], earlier, 0.0)
 
 
 def _multiply_exactly(chosen, x, dtype):
@@ -144,7 +159,8 @@ def _gather_positions(x, positions, length):
 
 def _gather_backward(length, positions, gradient):
     is_chosen = jnp.arange(length)[:, None] == positions[:, None]  # (B, S, M)
-    return _multiply_exactly(is_chosen, gradient, gradient.dtype), None
+    of_x = _multiply_exactly(is_chosen, gradient, gradient.dtype)
+    return of_x, None
 
 
 _gather_positions.defvjp(
@@ -155,7 +171,9 @@ _gather_positions.defvjp(
 
 def dropout(x, rate: float, seed):
     """See `reference.dropout`; the backward pass draws the mask again, so that none is kept."""
-    return _dropout(x, seed, rate) if rate else x
+    if not rate:
+        return x
+    return _dropout(x, seed, rate)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -165,7 +183,8 @@ def _dropout(x, seed, rate):
 
 def _dropout_backward(rate, seed, gradient):
     # XLA would see that both masks are equal, and keep one.
-    return reference.dropout(gradient, rate, jax.lax.optimization_barrier(seed)), None
+    again = jax.lax.optimization_barrier(seed)
+    return reference.dropout(gradient, rate, again), None
 
 
 _dropout.defvjp(lambda x, seed, rate: (_dropout(x, seed, rate), seed), _dropout_backward)

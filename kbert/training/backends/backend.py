@@ -40,7 +40,8 @@ class Program(ABC):
     def assign(self, new: Values) -> None:
         """Assign new values to the state's variables; those that changed in place are the same."""
         variables = keras.tree.flatten(self.state.variables)
-        for variable, value in zip(variables, keras.tree.flatten(new), strict=True):
+        values = keras.tree.flatten(new)
+        for variable, value in zip(variables, values, strict=True):
             if value is not variable.value:
                 variable.assign(value)
 
@@ -68,7 +69,10 @@ class Program(ABC):
         sent = [self.update(shards, seeds) for shards, seeds in steps]
 
         def read_step(metrics: dict) -> dict[str, float]:
-            return {name: float(ops.convert_to_numpy(value)) for name, value in metrics.items()}
+            numbers = {}
+            for name, value in metrics.items():
+                numbers[name] = float(ops.convert_to_numpy(value))
+            return numbers
 
         def read() -> list[dict[str, float]]:
             return [read_step(metrics) for metrics in sent]
@@ -201,7 +205,8 @@ class Backend(ABC):
 
 def add(total, new):
     """Return the sum of two (gradients, sums)."""
-    gradients = [a + b for a, b in zip(total[0], new[0], strict=True)]
+    pairs = zip(total[0], new[0], strict=True)
+    gradients = [a + b for a, b in pairs]
     return gradients, total[1] + new[1]
 
 
@@ -216,7 +221,8 @@ def join(arrays: list, numbers: Sequence[int], function: Callable) -> list:
     pieces = ops.split(vector, ends[:-1])
     joined = list(arrays)
     for number, piece in zip(numbers, pieces, strict=True):
-        joined[number] = ops.reshape(piece, arrays[number].shape)
+        shape = arrays[number].shape
+        joined[number] = ops.reshape(piece, shape)
     return joined
 
 

@@ -40,7 +40,9 @@ def read_tf_config() -> dict | None:
         ) from None
 
     workers = config["cluster"]["worker"]
-    kind, index = config["task"]["type"], config["task"]["index"]
+    task = config["task"]
+    kind = task["type"]
+    index = task["index"]
     if set(config["cluster"]) != {"worker"} or kind != "worker":
         raise ValueError(
             "TF_CONFIG must name workers alone (the first one is the chief), got "
@@ -121,7 +123,8 @@ def start_jax(timeout_s: float = JAX_TIMEOUT_S) -> None:
 
 def _read_jax_variables() -> tuple[str, int, int]:
     """Return the address of process 0, this one's number, and the count of processes."""
-    addresses = [address.strip() for address in os.environ[_ADDRESSES].split(",")]
+    items = os.environ[_ADDRESSES].split(",")
+    addresses = [item.strip() for item in items]
     _check_addresses(addresses, _ADDRESSES)
     count = number_in(_COUNT, range(1, sys.maxsize), "a whole number of at least 1")
     mine = number_in(_ID, range(count), f"0 … {count - 1}")
@@ -136,7 +139,9 @@ def _read_jax_variables() -> tuple[str, int, int]:
 def number_in(variable: str, allowed: range, rule: str, instead: str = "") -> int:
     """Return the whole number in a variable of the environment; a ValueError has the rule."""
     text = os.environ.get(variable)
-    number = int(text) if text and text.strip().isdecimal() else -1
+    number = -1
+    if text is not None and text.strip().isdecimal():
+        number = int(text)
     if number not in allowed:
         raise ValueError(f"{variable} must be {rule}, got {text!r}{instead}")
     return number
@@ -156,7 +161,9 @@ def _is_address(address) -> bool:
     if not isinstance(address, str):
         return False
     host, _, port = address.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) < 1 << 16
+    if not host or not port.isdecimal():
+        return False
+    return 0 < int(port) < 1 << 16
 
 
 @contextlib.contextmanager

@@ -52,10 +52,13 @@ class JaxBackend(Backend):
                 devices=names, auto_shard_dataset=False
             )
             # equal to Keras's own, which JAX compares by its devices and names
-            self.mesh = jax.sharding.Mesh(np.array(used), [self.distribution.batch_dim_name])
+            axes = [self.distribution.batch_dim_name]
+            self.mesh = jax.sharding.Mesh(np.array(used), axes)
 
     def scope(self):
-        return self.distribution.scope() if self.distribution else contextlib.nullcontext()
+        if self.distribution is None:
+            return contextlib.nullcontext()
+        return self.distribution.scope()
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         from jax.experimental import multihost_utils
@@ -87,7 +90,8 @@ class JaxBackend(Backend):
     # Within a step.
 
     def differentiate(self, function: Callable, arguments: list) -> tuple:
-        (_, sums), gradients = jax.value_and_grad(function, has_aux=True)(arguments)
+        differentiate = jax.value_and_grad(function, has_aux=True)
+        (_, sums), gradients = differentiate(arguments)
         return gradients, sums
 
     def checkpoint(self, function: Callable) -> Callable:
@@ -139,7 +143,8 @@ class JaxBackend(Backend):
         )
 
     def all_gather(self, arrays: list) -> list:
-        return jax.lax.all_gather(arrays, self.mesh.axis_names[0])
+        axis = self.mesh.axis_names[0]
+        return jax.lax.all_gather(arrays, axis)
 
     def device_index(self):
         return jax.lax.axis_index(self.mesh.axis_names[0])
@@ -174,8 +179,10 @@ def _sum_in_buckets(gradients: list, add_up: Callable) -> list:
 
     XLA would join them itself, and take them apart by a kernel each.
     """
-    buckets = np.cumsum([0, *(gradient.size for gradient in gradients)]) // _JOINED
-    for _, group in itertools.groupby(range(len(gradients)), lambda n: buckets[n]):
+    sizes = [gradient.size for gradient in gradients]
+    buckets = np.cumsum([0, *sizes]) // _JOINED
+    numbers = range(len(gradients))
+    for _, group in itertools.groupby(numbers, lambda n: buckets[n]):
         gradients = join(gradients, list(group), add_up)
     return gradients
 
@@ -212,7 +219,8 @@ class _Program(Program):
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         weights = self.state.values().result_weights()
         batch = self.to_tensors(shards[0])
-        return np.asarray(self._measure(weights, self.frozen(), batch))
+        sums = self._measure(weights, self.frozen(), batch)
+        return np.asarray(sums)
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         weights = self.state.values().result_weights()
@@ -226,6 +234,7 @@ class _Program(Program):
         distribution = self.backend.distribution
         if not distribution:
             return arrays
-        spec = jax.sharding.PartitionSpec(*[None] * axis, distribution.batch_dim_name)
+        axes = [None] * axis
+        spec = jax.sharding.PartitionSpec(*axes, distribution.batch_dim_name)
         sharding = jax.sharding.NamedSharding(self.backend.mesh, spec)
         return jax.tree.map(lambda x: jax.make_array_from_process_local_data(sharding, x), arrays)

@@ -38,7 +38,8 @@ def _join_hosts(config: dict, devices: int | None) -> tf.distribute.Strategy:
             f"devices must be all {local} of each host where there are several (TF_CONFIG), "
             f"got {devices}: hide the others by CUDA_VISIBLE_DEVICES"
         )
-    hosts.wait_for(config["cluster"]["worker"], config["task"]["index"])
+    workers = config["cluster"]["worker"]
+    hosts.wait_for(workers, config["task"]["index"])
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 
@@ -63,7 +64,8 @@ def _find_local(devices: int | None) -> tf.distribute.Strategy:
         )
     if count == 1:
         return tf.distribute.get_strategy()
-    return _mirrored(tuple(device.name.removeprefix("/device:") for device in known[:count]))
+    names = [device.name.removeprefix("/device:") for device in known[:count]]
+    return _mirrored(tuple(names))
 
 
 @functools.cache
@@ -84,7 +86,8 @@ def _connect_tpu(name: str) -> tf.distribute.Strategy:
         return tf.distribute.TPUStrategy(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         lines = str(error).strip().splitlines()
-        reason = lines[0][:200] if lines else type(error).__name__[:200]
+        reason = lines[0] if lines else type(error).__name__
+        reason = reason[:200]
         raise ValueError(
             f"the TPU {name!r} cannot be used ({reason}): {_NAME} must be local on a TPU's "
             "own host, where tensorflow-tpu is installed instead of tensorflow, or the name or "
@@ -156,7 +159,8 @@ def loop_over_steps(
     """
 
     def run_one(index, *stacked):
-        return of_replica(*tf.nest.map_structure(lambda array: array[index], stacked))
+        arguments = tf.nest.map_structure(lambda array: array[index], stacked)
+        return of_replica(*arguments)
 
     def run(count, *stacked):
         steps = tf.range(most)[:, None]
@@ -194,7 +198,9 @@ def all_gather(arrays: list, replica, replicas: int) -> list:
     padded = []
     for array in arrays:
         if array.dtype == tf.int32:  # not every exchange takes whole numbers
-            halves = tf.stack([array // _BASE, array % _BASE], axis=-1)
+            high = array // _BASE
+            low = array % _BASE
+            halves = tf.stack([high, low], axis=-1)
             array = tf.cast(halves, tf.float32)
         ones = [1] * array.shape.rank
         here = tf.reshape(is_here, [-1, *ones])

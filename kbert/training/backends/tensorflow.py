@@ -35,7 +35,8 @@ class TensorFlowBackend(Backend):
         resolver = self.strategy.cluster_resolver
         if isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
             self.process = resolver.task_id
-            self.processes = len(resolver.cluster_spec().as_dict()["worker"])
+            cluster = resolver.cluster_spec().as_dict()
+            self.processes = len(cluster["worker"])
         self.local = self.replicas // self.processes
         self.local_replicas = LocalReplicas(self.strategy, self.process * self.local)
         on_tpu = self.local_replicas.on_tpu
@@ -49,7 +50,8 @@ class TensorFlowBackend(Backend):
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
         per_replica = self.strategy.run(lambda: tf.constant(numbers))
-        return self.strategy.reduce("SUM", per_replica, axis=None).numpy()
+        total = self.strategy.reduce("SUM", per_replica, axis=None)
+        return total.numpy()
 
     def is_process_failure(self, error: Exception) -> bool:
         kinds = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
@@ -178,7 +180,9 @@ class TensorFlowBackend(Backend):
             tensors = tf.nest.map_structure(tf.convert_to_tensor, values)
             new = super().apply(step, decision, tensors, gradients, counts)
             context = tf.distribute.get_replica_context()
-            context.merge_call(_assign_all, args=(tf.nest.flatten(values), tf.nest.flatten(new)))
+            old_values = tf.nest.flatten(values)
+            new_values = tf.nest.flatten(new)
+            context.merge_call(_assign_all, args=(old_values, new_values))
             return values
 
         for of_weight in step.each_weight(decision, values, gradients):
@@ -259,8 +263,9 @@ class _Program(Program):
         names = self.step.metric_names(labels)
 
         def read():
-            metrics = table.numpy()[: len(steps)].tolist()  # waits for the device, once
-            return [dict(zip(names, row, strict=True)) for row in metrics]
+            values = table.numpy()  # waits for the device, once
+            metrics = values[: len(steps)].tolist()
+            return [dict(zip(names, numbers, strict=True)) for numbers in metrics]
 
         return read
 
@@ -269,7 +274,9 @@ class _Program(Program):
         return tf.nest.map_structure(tf.convert_to_tensor, arrays)
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
-        return np.asarray(self.sums(self.backend.local_replicas.per_replica(shards)))
+        per_replica = self.backend.local_replicas.per_replica(shards)
+        sums = self.sums(per_replica)
+        return np.asarray(sums)
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         local_replicas = self.backend.local_replicas
@@ -282,8 +289,10 @@ class _Program(Program):
         size = math.ceil(count / chips)  # of each chip; the last ones have some examples again
         shards = []
         for chip in range(chips):
-            indices = np.arange(chip * size, (chip + 1) * size) % count
-            shards.append({name: array[indices] for name, array in inputs.items()})
+            start = chip * size
+            indices = np.arange(start, start + size) % count
+            shard = {name: array[indices] for name, array in inputs.items()}
+            shards.append(shard)
 
         outputs = {}
         outputs_of_chips = self._forward(local_replicas.per_replica(shards))
@@ -300,7 +309,8 @@ class _Program(Program):
 
     def replica_update(self, batch, seeds):
         """Run a step on one replica; return its metrics."""
-        seeds.set_shape((self.step.accumulation_steps, self.step.dropouts, 2))
+        shape = (self.step.accumulation_steps, self.step.dropouts, 2)
+        seeds.set_shape(shape)
         _, metrics = self.step.update(self.variables, self.frozen(), batch, seeds)
         return metrics
 
@@ -314,7 +324,8 @@ class _Program(Program):
         return self.step.outputs(*self._tensors(), inputs)
 
     def _tensors(self) -> tuple[list, list]:
-        weights = [tf.convert_to_tensor(weight) for weight in self.variables.result_weights()]
+        variables = self.variables.result_weights()
+        weights = [tf.convert_to_tensor(variable) for variable in variables]
         frozen = [tf.convert_to_tensor(weight) for weight in self.frozen()]
         return weights, frozen
 
@@ -327,7 +338,8 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
     traced: list[Callable] = []
 
     def describe(array):
-        return tf.TensorSpec([None] * np.ndim(array), array.dtype)
+        shape = [None] * np.ndim(array)
+        return tf.TensorSpec(shape, array.dtype)
 
     def call(*arguments):
         if not traced:

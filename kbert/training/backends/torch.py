@@ -38,7 +38,8 @@ class TorchBackend(Backend):
         self.replicas = self.processes
 
     def sum_over_processes(self, numbers: np.ndarray) -> np.ndarray:
-        (total,) = self.sum_tensors([keras.ops.convert_to_tensor(numbers)])
+        tensor = keras.ops.convert_to_tensor(numbers)
+        (total,) = self.sum_tensors([tensor])
         return total.cpu().numpy()
 
     def is_process_failure(self, error: Exception) -> bool:
@@ -57,7 +58,8 @@ class TorchBackend(Backend):
     def compile(self, step: TrainingStep, state, jit: bool | None, steps: int) -> "_Program":
         if jit:
             raise ValueError("jit is for TensorFlow and JAX: leave it out with torch")
-        for variable in (*keras.tree.flatten(state.variables), *state.frozen):
+        variables = keras.tree.flatten(state.variables)
+        for variable in (*variables, *state.frozen):
             # A weight made of a transposed array keeps its strides, which torch's AdamW ignores.
             variable.value.data = variable.value.data.contiguous()
         if self.processes > 1:
@@ -148,7 +150,8 @@ def _adamw(step, decision: Decision, decayed: bool, values: Values, gradients, c
     settings = step.optimizer
     slots = [values.slots[n] for n in chosen]
     # one iteration each: torch counts them
-    steps = decision.iteration.expand(len(chosen)).clone().unbind()
+    iterations = decision.iteration.expand(len(chosen))
+    steps = iterations.clone().unbind()
 
     adamw(
         [values.weights[n] for n in chosen],
@@ -182,7 +185,8 @@ class _Program(Program):
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         values = self.state.values()
         batch = self.to_tensors(shards[0])
-        sums = self.step.measure(values.result_weights(), self.frozen(), batch)
+        weights = values.result_weights()
+        sums = self.step.measure(weights, self.frozen(), batch)
         (total,) = self.backend.sum_tensors([sums])
         return total.cpu().numpy()
 
@@ -191,7 +195,10 @@ class _Program(Program):
         weights = self.state.values().result_weights()
         tensors = self.to_tensors(inputs)
         outputs = self.step.outputs(weights, self.frozen(), tensors)
-        return {name: value.float().cpu().numpy() for name, value in outputs.items()}
+        arrays = {}
+        for name, value in outputs.items():
+            arrays[name] = value.float().cpu().numpy()
+        return arrays
 
     def frozen(self) -> list:
         # no part of autograd's graph, which would keep what their gradients are made of
@@ -202,7 +209,8 @@ class _Program(Program):
 def _seed_torch(seeds):
     """Seed torch's own generator, from which Keras's dropout draws if its layer has no seed."""
     # else those of every GPU that there is, of other processes too
-    devices = [] if device_names() == ["CPU"] else [torch.cuda.current_device()]
+    has_gpu = device_names() != ["CPU"]
+    devices = [torch.cuda.current_device()] if has_gpu else []
     with torch.random.fork_rng(devices):
         torch.manual_seed(int(seeds.sum(dtype="int64")))
         yield

@@ -49,15 +49,18 @@ def sum_tensors(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
         with _explain_errors():
             dist.all_reduce(flat, group=_group())  # SUM
-        pieces = flat.split([tensor.numel() for tensor in bucket])
-        sums += [vector.view(tensor.shape) for vector, tensor in zip(pieces, bucket, strict=True)]
+        sizes = [tensor.numel() for tensor in bucket]
+        pieces = flat.split(sizes)
+        for piece, tensor in zip(pieces, bucket, strict=True):
+            sums.append(piece.view(tensor.shape))
     return sums
 
 
 def gather_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Gather a tensor of all processes, (processes, …), bit-identical in each; no gradients."""
     tensor = tensor.detach().contiguous()
-    gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    count = dist.get_world_size()
+    gathered = [torch.empty_like(tensor) for _ in range(count)]
     with _explain_errors("gathering"):
         dist.all_gather(gathered, tensor, group=_group())
     return torch.stack(gathered)
@@ -94,7 +97,9 @@ def _explain_errors(what: str = "sum") -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     line = str(error).partition("\n")[0]
-    return (line.partition("] ")[2] or line).rstrip(".")  # without the place in gloo's code
+    _, _, reason = line.partition("] ")  # without the place in gloo's code
+    reason = reason or line
+    return reason.rstrip(".")
 
 
 @functools.cache
@@ -111,7 +116,8 @@ def _meet(mine: int, count: int, timeout_s: float) -> None:
         )
     address = _read_address()
     # whether Keras computes on a CUDA GPU
-    on_gpu = torch.cuda.is_available() and "cuda" in os.environ.get("KERAS_TORCH_DEVICE", "cuda")
+    device = os.environ.get("KERAS_TORCH_DEVICE", "cuda")
+    on_gpu = torch.cuda.is_available() and "cuda" in device
     if on_gpu:
         torch.cuda.set_device(_choose_gpu())  # Keras's device is "cuda": the one set here
     if mine == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # torchrun's store

@@ -92,7 +92,8 @@ class BestWeights:
         for line in evaluations:
             if line["step"] == step:
                 scores = [name for name in line if name.startswith("val_")]
-                return step, {name.removeprefix("val_"): line[name] for name in scores}
+                values = {name.removeprefix("val_"): line[name] for name in scores}
+                return step, values
         return step, self._compute_metrics()
 
     def _restore_best(self, evaluations: list[dict], last_step: int) -> int:

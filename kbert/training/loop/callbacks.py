@@ -133,7 +133,8 @@ class Callbacks:
         losses: dict[str, Any] = {}
         metrics: dict[str, Any] = {}
         for name in self._outputs:
-            losses[name], metrics[name] = self._engine.step.losses[name].make_keras()
+            loss = self._engine.step.losses[name]
+            losses[name], metrics[name] = loss.make_keras()
         # the engine scales the loss, where it is to be scaled
         self._engine.model.compile(
             self._make_optimizer(),

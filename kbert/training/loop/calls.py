@@ -26,7 +26,8 @@ def prefetch(
             made.append(thread.submit(batches.batch, step, part))
         for step in steps:
             if step + ahead < stop:
-                made.append(thread.submit(batches.batch, step + ahead, part))
+                future = thread.submit(batches.batch, step + ahead, part)
+                made.append(future)
             batch = made.popleft().result()
             yield step, batch
 

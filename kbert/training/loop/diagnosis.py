@@ -75,8 +75,10 @@ def _first_bad_output(probe: keras.Model, batch: TrainingBatch) -> int:
     """Return the index of the first output that is not finite, or the number of outputs."""
     first = len(probe.outputs)
     for start in range(0, len(batch), EXAMPLES):
-        inputs = flatten_sequences(batch.select(slice(start, start + EXAMPLES)).inputs)
-        values = probe([inputs[tensor.name] for tensor in probe.inputs], training=False)
+        examples = batch.select(slice(start, start + EXAMPLES))
+        inputs = flatten_sequences(examples.inputs)
+        ordered = [inputs[tensor.name] for tensor in probe.inputs]
+        values = probe(ordered, training=False)
         for index, value in enumerate(values):
             if not _is_finite(value):
                 first = min(first, index)
@@ -85,4 +87,5 @@ def _first_bad_output(probe: keras.Model, batch: TrainingBatch) -> int:
 
 
 def _is_finite(tensor) -> bool:
-    return bool(np.isfinite(keras.ops.convert_to_numpy(tensor)).all())
+    array = keras.ops.convert_to_numpy(tensor)
+    return bool(np.isfinite(array).all())

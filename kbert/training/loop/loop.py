@@ -229,7 +229,8 @@ class _Trainer:
         # A call is sent before the metrics of the last one are read: reading waits for the
         # device, which would then idle until the next batch is sent. A step after one that ends
         # the run changes nothing (the engine sees to it), so it is not one too many.
-        read_metrics = self.engine.updates(batches, step, self.agreement.send())
+        stop_flags = self.agreement.send()
+        read_metrics = self.engine.updates(batches, step, stop_flags)
         self.in_flight.append((step, batches, read_metrics))
         self.done = step + len(batches)
         self.score = None
@@ -307,8 +308,10 @@ class _Trainer:
 
             # of whole steps, from this process's part of them; with padding
             lengths = [batch.inputs[names.TOKEN_IDS].size / len(batch) for batch in batches]
-            rates = self.speed.add(sum(lengths) * self.batch_size, len(batches))
-            for number, (batch, values) in enumerate(zip(batches, metrics, strict=True), step):
+            tokens = sum(lengths) * self.batch_size
+            rates = self.speed.add(tokens, len(batches))
+            updates = zip(batches, metrics, strict=True)
+            for number, (batch, values) in enumerate(updates, step):
                 self._read_step(number, batch, values, rates)
 
     def _read_step(
@@ -348,7 +351,8 @@ class _Trainer:
         )
 
     def _record(self, step: int, values: dict[str, float]) -> None:
-        values = values | {"seconds": round(time.monotonic() - self.begin, 3)}
+        seconds = time.monotonic() - self.begin
+        values = values | {"seconds": round(seconds, 3)}
         self.history.updates.append({"step": step} | values)
         if self.run is not None:
             self.run.log(step, values)
@@ -378,7 +382,9 @@ class _Trainer:
         return is_best
 
     def _end_epoch(self, metrics: dict[str, float]) -> None:
-        means = {name: sum(values) / len(values) for name, values in self.sums.items()}
+        means = {}
+        for name, values in self.sums.items():
+            means[name] = sum(values) / len(values)
         epoch = (self.done - 1) // self.plan.epoch
         self._tell("on_epoch_end", epoch, means | metrics)
         self.in_epoch = False

@@ -41,7 +41,8 @@ class Live:
         self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty()
         self._width = columns(self._stream) if self._terminal else FILE_WIDTH
-        self._next = time.monotonic() + (0.0 if self._terminal else SECONDS[1])
+        delay = 0.0 if self._terminal else SECONDS[1]
+        self._next = time.monotonic() + delay
         self._open = False
         # the arguments of the last update, where it was not shown
         self._last: tuple[int, dict[str, float], float | None] | None = None
@@ -115,7 +116,8 @@ def line(
 
     columns_left = width - 1 - len(start) - len(end)
     shown: set[int] = set()
-    for index in sorted(range(len(texts)), key=lambda index: texts[index][0]):
+    by_priority = sorted(range(len(texts)), key=lambda index: texts[index][0])
+    for index in by_priority:
         size = len(texts[index][1]) + 2
         if size <= columns_left:
             columns_left -= size

@@ -27,7 +27,8 @@ class Speed:
         """
         now = time.perf_counter()
         if self._clock is not None:
-            self._last.append((tokens, updates, now - self._clock))
+            seconds = now - self._clock
+            self._last.append((tokens, updates, seconds))
         while len(self._last) > 1 and self._updates() - self._last[0][1] >= _WINDOW:
             self._last.popleft()
         self._clock = now
@@ -38,7 +39,8 @@ class Speed:
         total = sum(tokens for tokens, _, _ in self._last)
         rates = {"tokens_per_second": total / seconds}
         if self._flops and self._peak:
-            rates["mfu"] = self._flops * self._updates() / seconds / self._peak
+            flops = self._flops * self._updates()
+            rates["mfu"] = flops / seconds / self._peak
         return rates
 
     def _updates(self) -> int:
@@ -72,7 +74,8 @@ def measure_peak(precision: str, replicas: int) -> tuple[float | None, str]:
     if kind == "CPU":
         return None, "not measured on a CPU"
 
-    dtype = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}.get(precision, "float32")
+    dtypes = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
+    dtype = dtypes.get(precision, "float32")
     with on_accelerator():
         values = np.ones((_SIDE, _SIDE), "float32") / _SIDE
         matrix = keras.ops.cast(values, dtype)

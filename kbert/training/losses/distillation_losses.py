@@ -22,10 +22,14 @@ def sum_kl_divergence(logits, targets, weights, temperature: float = 1.0):
     teacher = ops.log_softmax(targets / temperature, axis=-1)
     # the span head's padding: a probability of 0, whose logarithm is −∞ in bfloat16
     probs = ops.exp(teacher)
-    terms = ops.where(probs > 0, probs * (teacher - student), 0.0)
+    differences = probs * (teacher - student)
+    terms = ops.where(probs > 0, differences, 0.0)
     choice = ops.argmax(logits, axis=-1)
-    agrees = ops.equal(choice, ops.argmax(targets, axis=-1))
-    return weighted_sums(weights, temperature**2 * ops.sum(terms, -1), agrees)
+    teacher_choice = ops.argmax(targets, axis=-1)
+    agrees = ops.equal(choice, teacher_choice)
+    divergences = ops.sum(terms, -1)
+    losses = temperature**2 * divergences
+    return weighted_sums(weights, losses, agrees)
 
 
 def sum_binary_kl_divergence(logits, targets, weights, temperature: float = 1.0):
@@ -50,7 +54,8 @@ def sum_state_errors(states, targets, weights):
     """Compute the sums of the squared error of states (B, S, H) (TinyBERT, equation 8)."""
     states = mask_logits(states, weights)
     targets = mask_logits(targets, weights)
-    errors = ops.mean(ops.square(states - targets), -1)  # (B, S)
+    squares = ops.square(states - targets)
+    errors = ops.mean(squares, -1)  # (B, S)
     return weighted_sums(weights, errors, _cosines(states, targets))
 
 
@@ -63,6 +68,10 @@ def sum_state_cosines(states, targets, weights):
 
 
 def _cosines(states, targets):
-    squared_length = ops.sum(ops.square(states), -1) + _EPSILON
-    target_squared_length = ops.sum(ops.square(targets), -1) + _EPSILON
-    return ops.sum(states * targets, -1) / ops.sqrt(squared_length * target_squared_length)
+    squares = ops.square(states)
+    target_squares = ops.square(targets)
+    squared_length = ops.sum(squares, -1) + _EPSILON
+    target_squared_length = ops.sum(target_squares, -1) + _EPSILON
+    products = ops.sum(states * targets, -1)
+    lengths = ops.sqrt(squared_length * target_squared_length)
+    return products / lengths

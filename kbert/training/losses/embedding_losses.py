@@ -35,17 +35,20 @@ def infonce(embeddings, numbers, weights, scale: float):
     positives = texts[:, 0]
     # all records' second texts, then all their third ones, and so on
     width = embeddings.shape[2]
-    candidates = ops.reshape(ops.transpose(texts, (1, 0, 2)), (-1, width))
+    by_column = ops.transpose(texts, (1, 0, 2))
+    candidates = ops.reshape(by_column, (-1, width))
     scores = scale * ops.matmul(anchors, ops.transpose(candidates))  # (B, (C − 1) B)
 
     num_further = embeddings.shape[1] - 2  # texts after the second
-    records = ops.cumsum(ops.ones_like(numbers[:, 0]))  # 1 … B
+    ones = ops.ones_like(numbers[:, 0])
+    records = ops.cumsum(ones)  # 1 … B
     left_out = _find_left_out(records, numbers, weights, num_further)
     scores = ops.where(left_out, MASKED, scores)
 
     positive_scores = scale * ops.sum(anchors * positives, -1)
     losses = ops.logsumexp(scores, axis=-1) - positive_scores
-    chosen = ops.cast(ops.argmax(scores, axis=-1), "int32")
+    chosen = ops.argmax(scores, axis=-1)
+    chosen = ops.cast(chosen, "int32")
     hits = ops.equal(chosen, records - 1)
     return weighted_sums(weights, losses, hits)
 
@@ -53,10 +56,13 @@ def infonce(embeddings, numbers, weights, scale: float):
 def _find_left_out(records, numbers, weights, num_further: int):
     """Return which candidates are no negatives of a record, nor its second text: (B, (C − 1) B)."""
     second_texts = _list_candidates(records, num_further, 0)
-    is_positive = ops.equal(ops.expand_dims(records, 1), second_texts)
+    anchors = ops.expand_dims(records, 1)
+    is_positive = ops.equal(anchors, second_texts)
 
-    first, second = numbers[:, :1], numbers[:, 1:2]
-    candidates = ops.reshape(ops.transpose(numbers[:, 1:]), (1, -1))
+    first = numbers[:, :1]
+    second = numbers[:, 1:2]
+    by_column = ops.transpose(numbers[:, 1:])
+    candidates = ops.reshape(by_column, (1, -1))
     is_first = ops.equal(candidates, first)
     is_second = ops.equal(candidates, second)
     is_alike = ops.logical_or(is_first, is_second)
@@ -73,7 +79,8 @@ def _find_left_out(records, numbers, weights, num_further: int):
 def _list_candidates(of_second_texts, num_further: int, fill: int):
     """Return a value of each candidate, (1, (C − 1) B): of records' second texts, else `fill`."""
     further = [ops.full_like(of_second_texts, fill)] * num_further
-    return ops.expand_dims(ops.concatenate([of_second_texts, *further]), 0)
+    joined = ops.concatenate([of_second_texts, *further])
+    return ops.expand_dims(joined, 0)
 
 
 def triplet(embeddings, numbers, weights, margin: float):
@@ -81,9 +88,11 @@ def triplet(embeddings, numbers, weights, margin: float):
 
     Schroff et al. 2015, arXiv 1503.03832, eq. 2; not squared, as in TripletLoss.
     """
-    near = _length(embeddings[:, 0] - embeddings[:, 1])
-    far = _length(embeddings[:, 0] - embeddings[:, 2])
-    return weighted_sums(weights, ops.relu(near - far + margin), near < far)
+    anchors = embeddings[:, 0]
+    near = _length(anchors - embeddings[:, 1])
+    far = _length(anchors - embeddings[:, 2])
+    losses = ops.relu(near - far + margin)
+    return weighted_sums(weights, losses, near < far)
 
 
 def cosine(embeddings, scores, weights):
@@ -92,7 +101,8 @@ def cosine(embeddings, scores, weights):
     Reimers and Gurevych 2019, arXiv 1908.10084, section 3; CosineSimilarityLoss.
     """
     errors = _cosines(embeddings) - scores
-    return weighted_sums(weights, ops.square(errors), ops.abs(errors))
+    squares = ops.square(errors)
+    return weighted_sums(weights, squares, ops.abs(errors))
 
 
 def cosent(embeddings, scores, weights, scale: float):
@@ -101,17 +111,22 @@ def cosent(embeddings, scores, weights, scale: float):
     Huang et al. 2024, doi 10.1109/TASLP.2024.3402087; CoSENTLoss.
     """
     scores = ops.expand_dims(scores, 1)
-    real = weights > 0
     higher = scores > ops.transpose(scores)
-    higher = ops.logical_and(higher, ops.expand_dims(real, 1))
-    higher = ops.logical_and(higher, ops.expand_dims(real, 0))
+    real = weights > 0
+    real_down = ops.expand_dims(real, 1)
+    real_across = ops.expand_dims(real, 0)
+    higher = ops.logical_and(higher, real_down)
+    higher = ops.logical_and(higher, real_across)
 
     cosines = _cosines(embeddings)
-    differences = ops.expand_dims(cosines, 0) - ops.expand_dims(cosines, 1)
+    across = ops.expand_dims(cosines, 0)
+    down = ops.expand_dims(cosines, 1)
+    differences = across - down
     terms = ops.where(higher, scale * differences, MASKED)
     terms = ops.reshape(terms, (-1,))
     zero = ops.zeros_like(terms[:1])  # exp(0) = 1
-    loss = ops.logsumexp(ops.concatenate([zero, terms]))
+    terms = ops.concatenate([zero, terms])
+    loss = ops.logsumexp(terms)
 
     is_right = ops.logical_and(higher, differences < 0)
     num_pairs = ops.sum(ops.cast(higher, "float32"))

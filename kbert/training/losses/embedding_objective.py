@@ -37,7 +37,8 @@ class EmbeddingLoss:
     def pool(self, states, inputs: Mapping):
         """Pool states, float (texts, S, H), to float32 (B, C, H) of records, or (B, H) of texts."""
         token_ids = flatten_sequences(inputs)[TOKEN_IDS]
-        real = ops.expand_dims(ops.not_equal(token_ids, self.pad_id), -1)
+        is_real = ops.not_equal(token_ids, self.pad_id)
+        real = ops.expand_dims(is_real, -1)
         states = ops.cast(states, "float32")
 
         if self.pooling == "cls":
@@ -83,6 +84,8 @@ def _pool_maximum(states, real):
     masked = ops.where(real, states, float("-inf"))
     largest = ops.argmax(masked, axis=1, keepdims=True)
     seq_len = ops.shape(states)[1]
-    positions = ops.reshape(ops.arange(seq_len, dtype="int32"), (1, -1, 1))
+    positions = ops.arange(seq_len, dtype="int32")
+    positions = ops.reshape(positions, (1, -1, 1))
     is_largest = ops.equal(positions, ops.cast(largest, "int32"))
-    return ops.sum(ops.where(is_largest, states, 0.0), axis=1)
+    largest_states = ops.where(is_largest, states, 0.0)
+    return ops.sum(largest_states, axis=1)

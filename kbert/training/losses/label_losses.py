@@ -27,7 +27,8 @@ def sum_cross_entropy(
         return sums
 
     logits = mask_logits(logits, weights)
-    label_logits = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
+    indices = ops.expand_dims(labels, -1)
+    label_logits = ops.take_along_axis(logits, indices, axis=-1)
     label_logits = ops.squeeze(label_logits, -1)
     if class_weights is None:
         # cross-entropy of (1 − s) · label + s · uniform: + s · (the label's logit − the mean logit)
@@ -70,7 +71,8 @@ def compute_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def sum_binary_cross_entropy(logits, labels, weights):
     """Compute the sums of the sigmoid cross-entropy; labels (B, C): 1 for classes that hold."""
     logits = mask_logits(logits, weights)
-    losses = ops.relu(logits) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
+    softplus_of_size = ops.log1p(ops.exp(-ops.abs(logits)))
+    losses = ops.relu(logits) - logits * labels + softplus_of_size
     hits = ops.equal(logits > 0, labels > 0.5)
     return weighted_sums(weights, losses, hits)
 
@@ -83,7 +85,8 @@ def compute_binary_cross_entropy(logits: np.ndarray, labels) -> np.ndarray:
 def sum_squared_error(logits, labels, weights):
     """Compute the sums of the squared and the absolute error; logits (B, 1), labels (B,)."""
     errors = _compute_errors(logits, labels, weights)
-    return weighted_sums(weights, ops.square(errors), ops.abs(errors))
+    squares = ops.square(errors)
+    return weighted_sums(weights, squares, ops.abs(errors))
 
 
 def compute_squared_error(logits: np.ndarray, labels) -> np.ndarray:

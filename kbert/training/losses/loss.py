@@ -58,7 +58,8 @@ class Loss:
         for name, arrays in labels.items():
             losses = []
             for logits, array in zip(outputs[name], arrays, strict=True):
-                loss = self.compute(np.asarray(logits, np.float64), array)
+                wide = np.asarray(logits, np.float64)
+                loss = self.compute(wide, array)
                 losses.append(np.atleast_1d(loss))
             if any(loss.size for loss in losses):
                 means.append(np.mean(np.concatenate(losses)))
@@ -73,14 +74,16 @@ def weighted_sums(weights, losses, hits):
     hits = ops.cast(hits, "float32")
     weighted_losses = ops.sum(weights * losses)
     weighted_hits = ops.sum(weights * hits)
-    return ops.stack([weighted_losses, weighted_hits, ops.sum(weights)])
+    total = ops.sum(weights)
+    return ops.stack([weighted_losses, weighted_hits, total])
 
 
 def mask_logits(logits, weights):
     """Return logits in float32; 0 where the weight is, since they may be NaN there."""
     if len(weights.shape) < len(logits.shape):
         weights = ops.expand_dims(weights, -1)
-    return ops.where(weights > 0, ops.cast(logits, "float32"), 0.0)
+    wide = ops.cast(logits, "float32")
+    return ops.where(weights > 0, wide, 0.0)
 
 
 def compute_objective(outputs: Mapping, labels: Mapping, weights: Mapping, losses):

@@ -56,7 +56,9 @@ class UserLoss(Loss):
         for pairs in shapes.values():
             for start in range(0, len(pairs), _AT_ONCE):
                 chunk, chunk_logits = zip(*pairs[start : start + _AT_ONCE], strict=True)
-                chunk_losses = self._compute_chunk(np.stack(chunk), np.stack(chunk_logits))
+                stacked = np.stack(chunk)
+                stacked_logits = np.stack(chunk_logits)
+                chunk_losses = self._compute_chunk(stacked, stacked_logits)
                 losses.append(chunk_losses)
         return losses
 
@@ -67,7 +69,8 @@ class UserLoss(Loss):
             arrays = labels.astype(np.float32)
         else:
             has_label = labels != IGNORED
-            arrays = np.where(has_label, labels, 0).astype(np.int32)
+            arrays = np.where(has_label, labels, 0)
+            arrays = arrays.astype(np.int32)
 
         try:
             targets = ops.convert_to_tensor(arrays)
@@ -76,7 +79,9 @@ class UserLoss(Loss):
         except Exception as error:
             raise _make_error(self.name, arrays, logits, error) from error
         losses = ops.convert_to_numpy(losses)
-        return losses[has_label] if losses.shape == labels.shape else losses.ravel()
+        if losses.shape == labels.shape:
+            return losses[has_label]
+        return losses.ravel()
 
 
 class _KerasLoss(keras.losses.Loss):
@@ -89,7 +94,8 @@ class _KerasLoss(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         # Keras makes floats of all labels
-        return self._compute_each(ops.cast(y_true, self._labels), y_pred)
+        labels = ops.cast(y_true, self._labels)
+        return self._compute_each(labels, y_pred)
 
 
 def make_user_loss(task_loss: Loss, value: UserFunction | Mapping) -> UserLoss:
@@ -138,8 +144,10 @@ def _call_keras(loss: keras.losses.Loss, is_number: bool, labels, logits):
         keras.losses.CategoricalFocalCrossentropy,
         keras.losses.CategoricalHinge,
     )
-    if isinstance(loss, one_hot) and len(labels.shape) < len(logits.shape):
-        labels = ops.one_hot(labels, logits.shape[-1], dtype="float32")
+    has_class_ids = len(labels.shape) < len(logits.shape)
+    if isinstance(loss, one_hot) and has_class_ids:
+        num_classes = logits.shape[-1]
+        labels = ops.one_hot(labels, num_classes, dtype="float32")
     return ops.cast(loss.call(labels, logits), "float32")
 
 
@@ -152,7 +160,8 @@ def _sum_losses(compute: Callable, sum_task_losses: Callable, logits, labels, we
     has_sets = len(weights.shape) == 2 and len(logits.shape) == 2
     if has_sets and len(losses.shape) == 1:  # one loss for all labels of an example
         weights = ops.sum(weights, -1)
-    if len(losses.shape) != len(weights.shape) or losses.shape[0] != weights.shape[0]:
+    has_other_rank = len(losses.shape) != len(weights.shape)
+    if has_other_rank or losses.shape[0] != weights.shape[0]:
         raise ValueError(
             f"it must return a loss per example, in the shape {tuple(weights.shape)}, got "
             f"{tuple(losses.shape)}"

@@ -158,7 +158,9 @@ class KerasRule:
 
         shared = {id(self._optimizer.iterations), id(self._optimizer.learning_rate)}
         variables = [item for item in self._optimizer.variables if id(item) not in shared]
-        self._slots = {f"slot_{number}": variable for number, variable in enumerate(variables)}
+        self._slots = {}
+        for number, variable in enumerate(variables):
+            self._slots[f"slot_{number}"] = variable
 
     def init(self, weight) -> dict:
         """Return the optimizer's variables of its weight, numbered in Keras's order."""
@@ -171,12 +173,15 @@ class KerasRule:
             weight = weight * (1 - rate * self._decay)
         done = ops.cast(iteration, optimizer.iterations.dtype)
         values = [(self._weight, weight), (optimizer.iterations, done)]
-        values += [(self._slots[name], slot) for name, slot in slots.items()]
+        for name, slot in slots.items():
+            values.append((self._slots[name], slot))
 
         with keras.StatelessScope(values) as scope:
             optimizer.update_step(gradient, self._weight, rate)
         new = scope.get_current_value(self._weight)
-        new_slots = {name: scope.get_current_value(self._slots[name]) for name in slots}
+        new_slots = {}
+        for name in slots:
+            new_slots[name] = scope.get_current_value(self._slots[name])
         return new, new_slots
 
 

@@ -47,11 +47,15 @@ class Axes:
 
     def x(self, value: float) -> str:
         low, high = self._across
-        return f"{LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT):.1f}"
+        share = (value - low) / (high - low)
+        position = LEFT + share * (WIDTH - LEFT - RIGHT)
+        return f"{position:.1f}"
 
     def y(self, value: float) -> str:
         low, high = self._up
-        return f"{HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM):.1f}"
+        share = (value - low) / (high - low)
+        position = HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+        return f"{position:.1f}"
 
     def draw(self, title: str) -> str:
         """Return the axes, the first of which has a title, as SVG."""
@@ -127,7 +131,10 @@ def _panels(records: RecordSummary):
         yield title, [(f"{output}_accuracy", "training"), (dev, "dev")]
 
     scores = [name for name in _SCORES if f"val_{name}" in names][:_MOST_CURVES]
-    yield "Other scores on dev", [(f"val_{name}", name.replace("_", " ")) for name in scores]
+    other_scores = []
+    for name in scores:
+        other_scores.append((f"val_{name}", name.replace("_", " ")))
+    yield "Other scores on dev", other_scores
     yield "Gradient norm, before the clip", [("gradient_norm", "training")]
     yield "Learning rate", [("learning_rate", "training")]
 
@@ -145,7 +152,8 @@ def _find_outputs(names: Sequence[str]) -> list[str]:
 def _draw_figure(
     title: str, curves: list[_Curve], number: int, baseline: Baseline | None, last_step: float
 ) -> str:
-    axes = Axes((0.0, last_step), _find_range(curves, baseline), whole=True)
+    steps = (0.0, last_step)
+    axes = Axes(steps, _find_range(curves, baseline), whole=True)
     elements = [axes.draw("steps")]
     keys = []
     texts = []
@@ -161,7 +169,8 @@ def _draw_figure(
         texts.append(_describe_curve(curve))
 
     heading = f"<b>{html.escape(title)}</b>{''.join(keys)}"
-    return frame_figure(heading, f"{title} over the steps", "; ".join(texts), elements, f"{number}")
+    text = "; ".join(texts)
+    return frame_figure(heading, f"{title} over the steps", text, elements, f"{number}")
 
 
 def _find_range(curves: list[_Curve], baseline: Baseline | None) -> tuple[float, float]:
@@ -203,7 +212,8 @@ def _describe_curve(curve: _Curve) -> str:
 
 
 def _name(baseline: Baseline) -> str:
-    return f"baseline, {baseline.value:.1%}" if 0 <= baseline.value <= 1 else "baseline"
+    is_share = 0 <= baseline.value <= 1
+    return f"baseline, {baseline.value:.1%}" if is_share else "baseline"
 
 
 def frame_figure(heading: str, title: str, text: str, elements: list[str], number: str) -> str:
@@ -222,12 +232,14 @@ def draw_points(points: Sequence[tuple[float, float]], axes: tuple[str, str]) ->
 
     Pairs with a number that is not finite are left out.
     """
-    points = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+    points = [point for point in points if all(math.isfinite(number) for number in point)]
     if not points:
         return ""
 
-    across = _add_margins([x for x, _ in points])
-    up = _add_margins([y for _, y in points])
+    first_numbers = [x for x, _ in points]
+    second_numbers = [y for _, y in points]
+    across = _add_margins(first_numbers)
+    up = _add_margins(second_numbers)
     frame = Axes(across, up)
     elements = [frame.draw(axes[0])]
     elements.append(_draw_diagonal(frame, across, up))
@@ -265,4 +277,5 @@ def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> list[f
 
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
-    return [round(number * step, 12) for number in range(first, last + 1)]
+    numbers = range(first, last + 1)
+    return [round(number * step, 12) for number in numbers]

@@ -64,7 +64,8 @@ def _write_matrix(predictions: Predictions) -> str:
     is_upright = len(labels) > _MOST_LEVEL or longest > _LONGEST_LEVEL
     heads = "".join(f'<th scope="col">{label}</th>' for label in labels)
     lines = []
-    for row, (label, counts) in enumerate(zip(labels, predictions.matrix, strict=True)):
+    counts_of_labels = zip(labels, predictions.matrix, strict=True)
+    for row, (label, counts) in enumerate(counts_of_labels):
         cells = _write_cells(counts, row)
         lines.append(f'<tr><th scope="row">{label}</th>{cells}</tr>')
     return (
@@ -87,7 +88,10 @@ def _write_cells(counts: Sequence[int], row: int) -> str:
 
 def _shade(count: int, total: int) -> int:
     """Return how dark a cell is: by its share of the row, never white where there is something."""
-    return max(1, round(_SHADES * count / total)) if count else 0
+    if not count:
+        return 0
+    shade = round(_SHADES * count / total)
+    return max(1, shade)
 
 
 def _write_scores(predictions: Predictions) -> str:
@@ -98,9 +102,11 @@ def _write_scores(predictions: Predictions) -> str:
     note = "Support: how often it is in the data."
     if len(scores) > _MOST_SCORES:
         note += f" The {_MOST_SCORES} most frequent of {len(scores):,}."
-        scores = sorted(scores, key=lambda row: -row.support)[:_MOST_SCORES]
+        scores = sorted(scores, key=lambda row: -row.support)
+        scores = scores[:_MOST_SCORES]
 
-    heads = "".join(f'<th class="n" scope="col">{field}</th>' for field in LabelScores._fields[1:])
+    fields = LabelScores._fields[1:]
+    heads = "".join(f'<th class="n" scope="col">{field}</th>' for field in fields)
     lines = []
     for row in scores:
         ratios = (row.precision, row.recall, row.f1)

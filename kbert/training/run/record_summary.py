@@ -46,7 +46,8 @@ class Curve:
     def average_last(self, share: float) -> tuple[float, int]:
         """Return the mean of about the last share of the records, and how many these are."""
         num_points = max(1, int(len(self._sums) * share))
-        _, totals, counts = zip(*self._sums[-num_points:], strict=True)
+        last_sums = self._sums[-num_points:]
+        _, totals, counts = zip(*last_sums, strict=True)
         return sum(totals) / sum(counts), sum(counts)
 
 
@@ -93,7 +94,8 @@ class RecordSummary:
         for name, value in line.items():
             is_evaluation = is_evaluation or name.startswith("val_")
             if name not in ("step", "seconds") and math.isfinite(value):
-                self.curves.setdefault(name, Curve()).add(line["step"], value)
+                curve = self.curves.setdefault(name, Curve())
+                curve.add(line["step"], value)
         if is_evaluation:
             self.evaluations.append(line)
         self._count += 1

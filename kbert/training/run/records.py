@@ -16,7 +16,8 @@ from kbert.io import json_schema as js
 from kbert.io.atomic_write import write_atomically
 from kbert.io.json_values import as_json
 
-_NUMBERS = js.mapping_of(js.or_null(js.number(-math.inf, math.inf)))
+_NUMBER = js.number(-math.inf, math.inf)
+_NUMBERS = js.mapping_of(js.or_null(_NUMBER))
 _STEP = js.fields({"step": js.whole(0, 2**62)})
 
 
@@ -26,7 +27,8 @@ class RecordFile:
     def __init__(self, path: str | os.PathLike, step: int = 0):
         self._path = Path(path)
         lines = [line for line in read_records(path) if line["step"] <= step]
-        write_atomically(path, b"".join(_encode(line) for line in lines))
+        encoded = [_encode(line) for line in lines]
+        write_atomically(path, b"".join(encoded))
         self._file = self._path.open("ab", buffering=0)
 
     def add(self, step: int, values: dict[str, float]) -> None:
@@ -56,7 +58,8 @@ def read_records(path: str | os.PathLike) -> list[dict]:
     lines = []
     for line in text.splitlines(keepends=True):
         try:
-            values = js.check(js.parse(line, _NUMBERS, str(path)), _STEP, str(path))
+            values = js.parse(line, _NUMBERS, str(path))
+            values = js.check(values, _STEP, str(path))
         except ValueError:
             break
         if not line.endswith("\n"):
@@ -91,7 +94,8 @@ class EventFile:
         count = sum(1 for _ in folder.glob("events.out.tfevents.*"))
         now = int(time.time())
         name = f"events.out.tfevents.{now:010d}.kbert.{count:04d}"  # read in the order of names
-        self._file = (folder / name).open("xb", buffering=0)
+        path = folder / name
+        self._file = path.open("xb", buffering=0)
         self._write(_field(3, b"brain.Event:2"))
         self._write(_field(2, step + 1) + _field(7, _START))
 
@@ -106,9 +110,11 @@ class EventFile:
         self._file.close()
 
     def _write(self, event: bytes) -> None:
-        event = b"\x09" + struct.pack("<d", time.time()) + event
+        wall_time = struct.pack("<d", time.time())
+        event = b"\x09" + wall_time + event
         length = struct.pack("<Q", len(event))
-        self._file.write(length + _mask_checksum(length) + event + _mask_checksum(event))
+        header = length + _mask_checksum(length)
+        self._file.write(header + event + _mask_checksum(event))
 
 
 def _varint(number: int) -> bytes:
@@ -129,7 +135,8 @@ def _field(number: int, value: int | bytes) -> bytes:
 def _mask_checksum(data: bytes) -> bytes:
     crc = 0xFFFFFFFF
     for byte in data:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+        index = (crc ^ byte) & 0xFF
+        crc = _TABLE[index] ^ (crc >> 8)
     crc ^= 0xFFFFFFFF
     rotated = (crc >> 15 | crc << 17) & 0xFFFFFFFF
     return struct.pack("<I", (rotated + _MASK_DELTA) & 0xFFFFFFFF)

@@ -91,7 +91,9 @@ def write_report(
         bert: the run's model, once it is finished.
     """
     environment_file = run.path / "environment.json"
-    environment = js.read(environment_file, js.OBJECT) if environment_file.exists() else {}
+    environment = {}
+    if environment_file.exists():
+        environment = js.read(environment_file, js.OBJECT)
     facts = _list_facts(records, run.settings, environment, plan.model.spec)
     facts |= _name_base(plan.describe_training(result["steps"]))
     settings = _describe_settings(run.settings)
@@ -120,7 +122,8 @@ def write_report(
 
     is_running = "stopped" not in result
     title = f"{run.name}: a kbert run"
-    write_page(run.path / FILE, title, sections, refresh=REFRESH if is_running else 0)
+    refresh = REFRESH if is_running else 0
+    write_page(run.path / FILE, title, sections, refresh=refresh)
 
 
 def _fold_table(title: str, values: dict) -> str:
@@ -161,7 +164,8 @@ def _keep_section(run) -> str:
     path = run.path / FILE
     if not run.report_examples or not path.is_file():
         return ""
-    return predictions_html.find_section(path.read_text(encoding="utf-8", errors="replace"))
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return predictions_html.find_section(text)
 
 
 def _join(template: str, lines: Iterable[Sequence]) -> str:
@@ -250,10 +254,12 @@ def _write_cards(records: RecordSummary, result: dict, plan) -> str:
     for name in order[:8]:
         lines = []
         if name == score and "stopped" not in result:
-            lines = _describe_best(records, score, is_loss=plan.score.startswith("-"))
+            is_loss = plan.score.startswith("-")
+            lines = _describe_best(records, score, is_loss=is_loss)
         interval = result.get("intervals", {}).get(name)
         compared = baseline if name == compared_with else None
-        cards.append(_write_metric(name, metrics[name], interval, lines, compared))
+        card = _write_metric(name, metrics[name], interval, lines, compared)
+        cards.append(card)
     if not metrics and "loss" in records.curves:
         loss, count = records.curves["loss"].average_last(0.1)
         over = "the last step" if count == 1 else f"mean of the last {count:,} recorded"
@@ -318,8 +324,10 @@ def _draw_bar(value: float, interval: Sequence[float] | None, baseline: Baseline
     """Return a bar from 0 to 1, with the interval and a mark at the baseline."""
     shapes = [f'<rect class="value" width="{100 * value:.1f}" height="6"/>']
     if interval:
-        low, high = 100 * interval[0], 100 * interval[1]
-        shapes.append(f'<rect class="interval" x="{low:.1f}" width="{high - low:.1f}" height="6"/>')
+        low = 100 * interval[0]
+        high = 100 * interval[1]
+        width = high - low
+        shapes.append(f'<rect class="interval" x="{low:.1f}" width="{width:.1f}" height="6"/>')
     if baseline:
         shapes.append(
             f'<rect class="tick" x="{100 * baseline.value - 0.4:.1f}" width="0.8" height="6"/>'
@@ -331,7 +339,8 @@ def _draw_bar(value: float, interval: Sequence[float] | None, baseline: Baseline
 
 
 def _is_ratio(name: str) -> bool:
-    return name.rpartition("_")[2] in _RATIOS or name.startswith("recall@")
+    _, _, kind = name.rpartition("_")
+    return kind in _RATIOS or name.startswith("recall@")
 
 
 def _write_score(name: str, value: float) -> str:
@@ -367,7 +376,8 @@ def _list_facts(
 def _describe_size(spec: GraphSpec) -> str:
     config = spec.config
     layers = spec.config.num_hidden_layers
-    params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
+    totals = account(config, 1, head=spec.head, num_labels=spec.num_labels)
+    params = totals.params
     noun = "layers" if layers > 1 else "layer"
     return (
         f"{layers} {noun} × {config.hidden_size}, {config.num_attention_heads} heads; "
@@ -463,11 +473,13 @@ def _write_evaluations(records: RecordSummary, best: int | None) -> str:
     if note:
         note = f"<p class=small>{note}</p>"
 
-    names = [name for name in dict.fromkeys(chain.from_iterable(lines)) if name.startswith("val_")]
+    all_names = dict.fromkeys(chain.from_iterable(lines))
+    names = [name for name in all_names if name.startswith("val_")]
     titles = ["step"]
     titles += [name.removeprefix("val_").replace("_", " ") for name in names]
     head = "".join(f'<th class=n scope="col">{_escape(title)}</th>' for title in titles)
-    body = "".join(_write_evaluation(line, names, best) for line in lines)
+    written = [_write_evaluation(line, names, best) for line in lines]
+    body = "".join(written)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<h2>Evaluations</h2><div class="table" tabindex="0">{table}</div>{note}'
 
@@ -501,5 +513,7 @@ def _value(value) -> str:
         return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     if isinstance(value, int):
         return f"{value:,}"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value
+    if not isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
     return printable.cut(text, _LONGEST_VALUE)

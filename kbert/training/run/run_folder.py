@@ -73,7 +73,8 @@ _SETTINGS_FILE = js.fields(
         "base": js.or_null(js.TEXT),
     },
 )
-_RESULT = js.fields({"steps": js.whole(0, 2**62)}, {"metrics": js.OBJECT})
+_STEPS = js.whole(0, 2**62)
+_RESULT = js.fields({"steps": _STEPS}, {"metrics": js.OBJECT})
 
 
 # Data and models of a run by its task: those that each run has, and those that its fingerprint
@@ -169,7 +170,8 @@ class RunFolder:
     @classmethod
     def from_json(cls, values: dict, file: Path) -> "RunFolder":
         """Return the run of the values in a settings.json; raise a ValueError if they are not."""
-        return cls(file.parent, js.check(values, _SETTINGS_FILE, str(file)), chief=False)
+        values = js.check(values, _SETTINGS_FILE, str(file))
+        return cls(file.parent, values, chief=False)
 
     @property
     def result(self) -> dict | None:
@@ -187,7 +189,8 @@ class RunFolder:
             paths.append(Path(os.readlink(f"/proc/self/fd/{self._lock}")))
         for path in paths:
             with contextlib.suppress(OSError):
-                if os.path.samestat(path.stat(), os.fstat(self._lock)):
+                status_of_lock = os.fstat(self._lock)
+                if os.path.samestat(path.stat(), status_of_lock):
                     return path.parent
         return None
 
@@ -240,7 +243,8 @@ class RunFolder:
         refuse_links(self.path, (*_FILES, *_FOLDERS, "model.keras"))
         for folder in ("checkpoints", "tensorboard"):
             if (self.path / folder).is_dir():
-                refuse_links(self.path / folder, os.listdir(self.path / folder))
+                path = self.path / folder
+                refuse_links(path, os.listdir(path))
 
     def _check_destinations(self) -> None:
         """Raise before the run trains, if its model cannot be written when it is finished."""
@@ -280,7 +284,8 @@ class RunFolder:
 
     def check(self, fingerprint: Mapping, settings: Mapping | None = None) -> None:
         """Raise a ValueError that names the differences between the run and the present data."""
-        different = differences(self.settings, as_json(settings or self.settings), "")
+        wanted = as_json(settings or self.settings)
+        different = differences(self.settings, wanted, "")
         different += differences(self.fingerprint, as_json(fingerprint), "data")
         if different:
             first = first_few(different, 3, "; ")
@@ -367,7 +372,9 @@ class RunFolder:
         It has versions, devices, processes and the date; no names of folders, hosts or people.
         """
         file = self.path / "environment.json"
-        before = js.read(file, js.OBJECT) if file.is_file() else {}
+        before = {}
+        if file.is_file():
+            before = js.read(file, js.OBJECT)
         now = _describe_environment(engine)
         today = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         now["started"] = before.get("started") or today
@@ -433,7 +440,9 @@ def refuse_used(path: str | os.PathLike) -> None:
 
 def _is_empty_folder(path: Path) -> bool:
     """Return whether a path is a folder with hidden files at most."""
-    return path.is_dir() and all(entry.name.startswith(".") for entry in path.iterdir())
+    if not path.is_dir():
+        return False
+    return all(entry.name.startswith(".") for entry in path.iterdir())
 
 
 @contextlib.contextmanager
@@ -456,7 +465,8 @@ def lock_folder(folder: Path) -> Iterator[int]:
 
 def _open_lock(path: Path) -> int:
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
+        file = os.open(path, flags, 0o666)
     except FileExistsError:
         return os.open(path, os.O_RDWR | _NO_LINK)
     os.write(file, _LOCK_MARK)
@@ -474,11 +484,13 @@ def describe_sizes(folder: Path) -> str:
 
 
 def _measure_size(path: Path) -> str:
-    files = [file for file in (path, *path.rglob("*")) if file.is_file()]
+    paths = (path, *path.rglob("*"))
+    files = [file for file in paths if file.is_file()]
     size = sum(file.stat().st_size for file in files)
     return f"{size / 1e6:,.1f} MB"
 
 
 def _write_json(path: Path, values: dict) -> None:
-    text = json.dumps(as_json(values), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(as_json(values), indent=2, ensure_ascii=False)
+    text += "\n"
     write_atomically(path, text.encode())

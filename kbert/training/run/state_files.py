@@ -22,7 +22,8 @@ from kbert.io import json_schema as js
 from kbert.io.atomic_write import atomic_file
 
 _logger = logging.getLogger("kbert")
-_SCORE = js.or_null(js.number(-np.inf, np.inf))
+_NUMBER = js.number(-np.inf, np.inf)
+_SCORE = js.or_null(_NUMBER)
 _FACTS = js.fields(
     {"step": js.whole(0, 2**62), "score": _SCORE, "tie": _SCORE}
     | {"settings": js.OBJECT, "fingerprint": js.OBJECT}
@@ -45,7 +46,8 @@ def write_state(path: str | os.PathLike, arrays: dict[str, np.ndarray], facts: d
     # safetensors requires C order; np.ascontiguousarray would give a scalar a dimension
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(facts, sort_keys=True)
-    metadata = {"format": _FORMAT, "facts": text, "sha256": _checksum(arrays, text)}
+    checksum = _checksum(arrays, text)
+    metadata = {"format": _FORMAT, "facts": text, "sha256": checksum}
 
     with atomic_file(path) as part:
         try:
@@ -84,7 +86,8 @@ def read_state(path: str | os.PathLike, whole: bool = True) -> tuple[dict[str, n
             arrays = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise DamagedState(f"{path} is damaged or no checkpoint: {error}") from None
-    if metadata.get("format") != _FORMAT or not {"facts", "sha256"} <= set(metadata):
+    is_complete = {"facts", "sha256"} <= set(metadata)
+    if metadata.get("format") != _FORMAT or not is_complete:
         raise DamagedState(f"{path} is not a checkpoint of a kbert run")
     try:
         facts = js.parse(metadata["facts"], js.OBJECT, str(path), any_number=True)

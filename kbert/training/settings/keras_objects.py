@@ -39,14 +39,16 @@ def read_optimizer(value) -> str | dict:
     _refuse_run_settings(value)
     config = json["config"]
     used = [name for name in config if name not in _RUN_SETTINGS]
-    return json | {"config": {name: config[name] for name in used}}
+    used_config = {name: config[name] for name in used}
+    return json | {"config": used_config}
 
 
 def _refuse_run_settings(optimizer) -> None:
     """Refuse an optimizer with settings that are the run's, if they are not the defaults."""
     name = type(optimizer).__name__
     try:
-        config, default = optimizer.get_config(), type(optimizer)().get_config()
+        config = optimizer.get_config()
+        default = type(optimizer)().get_config()
     except TypeError:
         raise RefusedError(f"{name}() must work without arguments: give them defaults") from None
 
@@ -94,7 +96,8 @@ def check_rates(json: dict, steps: int) -> None:
 
     schedule = user_objects.deserialize(json)
     stride = max(1, steps // _TRIED_RATES)
-    for step in sorted({*range(0, steps, stride), steps - 1}):
+    checked_steps = {*range(0, steps, stride), steps - 1}
+    for step in sorted(checked_steps):
         rate = schedule(keras.ops.cast(step, "int"))
         rate = float(keras.ops.convert_to_numpy(rate))
         if not (math.isfinite(rate) and rate >= 0):
@@ -173,5 +176,6 @@ def _compares_with_probability(config: dict) -> bool:
     if "num_thresholds" in config or config.get("threshold") not in (None, 0):
         return True
     thresholds = config.get("thresholds", 0)
-    values = thresholds if isinstance(thresholds, (list, tuple)) else [thresholds]
+    has_several = isinstance(thresholds, (list, tuple))
+    values = thresholds if has_several else [thresholds]
     return config.get("top_k") is None and any(value != 0 for value in values)

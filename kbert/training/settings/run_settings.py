@@ -121,7 +121,8 @@ class RunSettings:
     def from_options(cls, options: dict, command: str | None = None) -> Self:
         """Return the settings of keyword arguments, or raise a ValueError for an unknown name."""
         names = [field.name for field in cls.fields()]
-        return cls(**aliases.rename_options(command or cls.command, options, names))
+        renamed = aliases.rename_options(command or cls.command, options, names)
+        return cls(**renamed)
 
     @classmethod
     def from_run(cls, run, options: Mapping[str, Any] | None = None) -> Self:
@@ -161,7 +162,8 @@ class RunSettings:
         """In the order of settings.json and of --help."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         between = [name for name in fields if name not in cls.first and name not in cls.last]
-        return [fields[name] for name in (*cls.first, *between, *cls.last)]
+        ordered = (*cls.first, *between, *cls.last)
+        return [fields[name] for name in ordered]
 
     def as_dict(self) -> dict:
         """Return the values by name, as settings.json has them."""
@@ -189,7 +191,8 @@ class RunSettings:
     def __post_init__(self):
         fields = self.fields()
         optional = {field.name for field in fields if type(None) in get_args(field.type)}
-        for name, value in check_settings(self.as_dict(), optional).items():
+        checked = check_settings(self.as_dict(), optional)
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
         defaults = {field.name: field.default for field in fields}
         check_together(self.as_dict(), defaults)
@@ -246,5 +249,6 @@ class RunOptions:
         check_settings(values, optional)
 
         callbacks = () if self.callbacks is None else self.callbacks
-        callbacks = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
+        has_several = isinstance(callbacks, Iterable)
+        callbacks = tuple(callbacks) if has_several else (callbacks,)
         object.__setattr__(self, "callbacks", callbacks)

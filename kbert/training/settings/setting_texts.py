@@ -56,7 +56,8 @@ def describe_fields(kind: type[Any]) -> dict[str, Text]:
 
     texts = {}
     for name, field in list_fields(kind).items():
-        entry = " ".join(entries[name].split()).removesuffix(".")
+        entry = " ".join(entries[name].split())
+        entry = entry.removesuffix(".")
         what, *sentences = _SENTENCE_END.split(entry)
         values = _find_sentence(sentences, '"')
         none = _find_sentence(sentences, "None:") if field.default is None else ""
@@ -71,7 +72,8 @@ def _find_sentence(sentences: Sequence[str], beginning: str) -> str:
 
 def collect(kind: type[T], arguments: dict[str, Any]) -> T:
     """Return a dataclass with the values that its fields have among a function's arguments."""
-    return kind(**{name: arguments[name] for name in list_fields(kind)})
+    values = {name: arguments[name] for name in list_fields(kind)}
+    return kind(**values)
 
 
 def document(
@@ -97,9 +99,11 @@ def document(
         entries = []
         for name, parameter in signature.parameters.items():
             if name in texts and name not in without:
-                entries.append(_write_entry(parameter, texts[name].join(*sentences)))
+                text = texts[name].join(*sentences)
+                entries.append(_write_entry(parameter, text))
 
-        arguments, returns, rest = inspect.cleandoc(function.__doc__).partition("\n\nReturns:")
+        docstring = inspect.cleandoc(function.__doc__)
+        arguments, returns, rest = docstring.partition("\n\nReturns:")
         function.__doc__ = "\n".join([arguments, *entries]) + returns + rest
         function.__signature__ = signature
         return function

@@ -97,7 +97,8 @@ def _name_as_first(json: Mapping[str, Any]) -> dict[str, Any]:
     class_name = json["class_name"]
     snake = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", class_name)
     snake = re.sub(r"([a-z])([A-Z])", r"\1_\2", snake).lower()
-    if re.fullmatch(rf"{re.escape(snake)}_\d+", str(config.get("name"))):
+    name = str(config.get("name"))
+    if re.fullmatch(rf"{re.escape(snake)}_\d+", name):
         config["name"] = snake
     return config
 

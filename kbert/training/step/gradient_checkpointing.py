@@ -34,7 +34,9 @@ class SegmentedModel:
         # listed once: Keras walks through all layers each time
         self._weights = [_list_ids(block.trainable_variables) for block in self.blocks]
         of_heads = [output for output in model.outputs if id(output) not in self._states]
-        self._heads = cut([*states, *inputs], of_heads) if of_heads else None
+        self._heads = None
+        if of_heads:
+            self._heads = cut([*states, *inputs], of_heads)
         self._of_heads = _list_ids(of_heads)
 
     def _find_states(self) -> list:
@@ -53,7 +55,8 @@ class SegmentedModel:
         input_masks = [None] * len(inputs)
 
         states = call_stateless(self._embeddings, values, inputs)
-        for block, weights in zip(self.blocks, self._weights, strict=True):
+        weights_of_blocks = zip(self.blocks, self._weights, strict=True)
+        for block, weights in weights_of_blocks:
 
             def run(state, *arrays, block=block, weights=weights):
                 known = values | dict(zip(weights, arrays, strict=True))
@@ -68,7 +71,8 @@ class SegmentedModel:
 
         outputs = dict(zip(self._states, states, strict=True))
         if self._heads:
-            masks = [mask] * len(states) + input_masks
+            state_masks = [mask] * len(states)
+            masks = state_masks + input_masks
             head_inputs = [*states, *inputs]
             of_heads = call_stateless(self._heads, values, head_inputs, mask=masks)
             outputs |= zip(self._of_heads, of_heads, strict=True)

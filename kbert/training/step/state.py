@@ -70,7 +70,8 @@ class TrainingState:
     @property
     def iterations(self) -> int:
         """Number of steps that changed the weights so far; waits for those under way."""
-        (iteration,) = self._to_numpy([self.variables.counts.iteration.value])
+        tensor = self.variables.counts.iteration.value
+        (iteration,) = self._to_numpy([tensor])
         return int(iteration)
 
     def all(self) -> dict[str, np.ndarray]:
@@ -93,11 +94,13 @@ class TrainingState:
 
     def use_averages(self) -> None:
         """Give the model the averages of its weights, where there are any."""
-        _restore(self._averaged(), self._copy(self._averages()))
+        averages = self._copy(self._averages())
+        _restore(self._averaged(), averages)
 
     def reset_averages(self) -> None:
         """Set the averages, where there are any, to the weights as they are."""
-        _restore(self._averages(), self._copy(self._averaged()))
+        weights = self._copy(self._averaged())
+        _restore(self._averages(), weights)
 
     @contextlib.contextmanager
     def with_averages(self) -> Iterator[None]:
@@ -151,7 +154,8 @@ class TrainingState:
         return named
 
     def _copy(self, variables: dict) -> dict[str, np.ndarray]:
-        arrays = self._to_numpy([variable.value for variable in variables.values()])
+        tensors = [variable.value for variable in variables.values()]
+        arrays = self._to_numpy(tensors)
         # the next step writes to a CPU's memory, which the array may be
         copies = [np.array(array, order="C") for array in arrays]
         return dict(zip(variables, copies, strict=True))
@@ -187,8 +191,10 @@ def next_scale(scale, good, finite):
     larger = ops.where(grown, scale * 2.0, scale)
     smaller = ops.maximum(scale * 0.5, 2.0**-14)
     scale = ops.where(finite, larger, smaller)
-    steps = ops.where(finite, good + 1, ops.zeros_like(good))
-    return scale, ops.where(grown, ops.zeros_like(good), steps)
+    zero = ops.zeros_like(good)
+    steps = ops.where(finite, good + 1, zero)
+    steps = ops.where(grown, zero, steps)
+    return scale, steps
 
 
 def _variable(value, name: str) -> keras.Variable:

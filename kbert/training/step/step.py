@@ -41,7 +41,9 @@ class Decision(NamedTuple):
 
     def scale_rate(self, share: float) -> "Decision":
         """Return the same at a share of the learning rate."""
-        return self if share == 1 else self._replace(rate=self.rate * share)
+        if share == 1:
+            return self
+        return self._replace(rate=self.rate * share)
 
 
 @dataclass(eq=False)
@@ -82,13 +84,16 @@ class TrainingStep:
         gradients, sums = self.gradients(values, frozen, batch, seeds)
         with name_scope(OPTIMIZER):
             norm = self.backend.global_norm(gradients)
-            decision, counts, metrics = self._decide(batch[1], values.counts, sums, norm)
-            return self.backend.apply(self, decision, values, gradients, counts), metrics
+            labels = batch[1]
+            decision, counts, metrics = self._decide(labels, values.counts, sums, norm)
+            new = self.backend.apply(self, decision, values, gradients, counts)
+            return new, metrics
 
     def gradients(self, values: Values, frozen, batch, seeds) -> tuple[list, Any]:
         """Return gradients, scaled and not clipped, and losses' sums, over all devices."""
         function = self.backend.sum_over_devices(self.gradients_of_device)
-        return function(values.weights, values.counts.loss_scale, frozen, batch, seeds)
+        scale = values.counts.loss_scale
+        return function(values.weights, scale, frozen, batch, seeds)
 
     def each_weight(self, decision: Decision, values: Values, gradients):
         """Return the arguments of `update_weight` for each weight."""
@@ -108,7 +113,8 @@ class TrainingStep:
     ) -> tuple:
         """Return a weight's new value and slots; unchanged if the step is not applied."""
         applied, factor, rate, iteration = decision
-        new, new_slots = rule.update(weight, slots, gradient * factor, rate, iteration, decayed)
+        scaled = gradient * factor
+        new, new_slots = rule.update(weight, slots, scaled, rate, iteration, decayed)
         new = ops.where(applied, new, weight)
         changed = {}
         for name, slot in slots.items():
@@ -133,7 +139,8 @@ class TrainingStep:
             outputs = call_stateless(self.model, values, ordered, training)
 
         if self.embedding_loss:
-            return {EMBEDDINGS: self.embedding_loss.pool(outputs[0], inputs)}
+            embeddings = self.embedding_loss.pool(outputs[0], inputs)
+            return {EMBEDDINGS: embeddings}
         if SEQUENCE_MASK in inputs:
             outputs = [_join_sequences(logits, inputs[SEQUENCE_MASK]) for logits in outputs]
         return dict(zip(self.model.output_names, outputs, strict=True))
@@ -247,7 +254,8 @@ class TrainingStep:
         devices = self.backend.replicas
         numbers = ops.arange(devices, dtype="int32")
         is_here = ops.equal(numbers, self.backend.device_index())
-        sent = self.backend.all_gather([ops.stop_gradient(array) for array in arrays])
+        without_gradients = [ops.stop_gradient(array) for array in arrays]
+        sent = self.backend.all_gather(without_gradients)
         gathered = []
         for array, everywhere in zip(arrays, sent, strict=True):
             ones = [1] * len(array.shape)
@@ -260,7 +268,8 @@ class TrainingStep:
 
     def _decide(self, labels: Mapping, counts: Counts, sums, norm) -> tuple[Decision, Counts, dict]:
         """Return the decision on the gradients, the new counts and the metrics."""
-        counts = Counts(*[ops.convert_to_tensor(count) for count in counts])
+        tensors = [ops.convert_to_tensor(count) for count in counts]
+        counts = Counts(*tensors)
         if self.scaled:  # the norm is that of the gradients themselves
             norm = norm / counts.loss_scale
 
@@ -276,7 +285,9 @@ class TrainingStep:
         # this one were read, and the weights are to be those that the bad step began with.
         rate = optimizers.learning_rate(self.optimizer, counts.iteration)
         loss = ops.sum(sums[:, 0])
-        finite = ops.logical_and(ops.isfinite(norm), ops.isfinite(loss))
+        norm_is_finite = ops.isfinite(norm)
+        loss_is_finite = ops.isfinite(loss)
+        finite = ops.logical_and(norm_is_finite, loss_is_finite)
         if isinstance(self.optimizer.schedule, dict):  # of Keras's or the user's
             finite = ops.logical_and(finite, ops.isfinite(rate))
         ended = self._has_ended(counts)
@@ -318,7 +329,8 @@ class TrainingStep:
             new_scale, new_good = next_scale(scale, good, finite)
             scale = ops.where(ended, scale, new_scale)
             good = ops.where(ended, good, new_good)
-        bad = ops.where(decision.applied, ops.zeros_like(bad), bad + 1)
+        zero = ops.zeros_like(bad)
+        bad = ops.where(decision.applied, zero, bad + 1)
         return Counts(done, scale, good, bad)
 
 

@@ -23,7 +23,8 @@ class TrainedWeights:
 
     def add_new_weights(self, model) -> "TrainedWeights":
         """Add a model's other unfrozen variables, at the whole rate."""
-        known = {id(variable) for variable in (*self.variables, *self.frozen)}
+        known_variables = (*self.variables, *self.frozen)
+        known = {id(variable) for variable in known_variables}
         new = [variable for variable in model.trainable_variables if id(variable) not in known]
         rates = self.rates + [1.0] * len(new)
         return TrainedWeights(self.variables + new, rates, self.frozen)
@@ -82,7 +83,8 @@ def with_adapters(bert: Bert, engine, base_path: str | None) -> Bert:
         a = keras.ops.convert_to_numpy(layer.a.value)
         b = keras.ops.convert_to_numpy(layer.b.value)
         matrix = layer.matrix
-        pairs[matrix.block, matrix.name] = Pair(a.copy(), b.copy(), layer.scale)
+        pair = Pair(a.copy(), b.copy(), layer.scale)
+        pairs[matrix.block, matrix.name] = pair
 
     # the head's weights, and others that were trained whole, by transformers' names
     column = weight_names.column_of(bert.config)
