@@ -139,7 +139,10 @@ def _route_edges(
     """Return the edges with right angles, around other boxes and frames that neither end is in."""
     edges = []
     for source, target, tensor in drawing.edges:
-        obstacles = [box for name, box in nodes.items() if name not in (source, target)]
+        obstacles = []
+        for name, box in nodes.items():
+            if name not in (source, target):
+                obstacles.append(box)
         for frame, members in drawing.frames.items():
             if source not in members and target not in members:
                 obstacles.append(frames[frame])

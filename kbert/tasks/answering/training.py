@@ -68,7 +68,8 @@ def encode_squad(
             after = [*context.ids[start:end], tokenizer.sep_id]
             ids.append(before + after)
             segments.append(_number_segments(tokenizer, before, after))
-            notes.append(ContextWindow(number, len(before), context.offsets[start:end]))
+            offsets = context.offsets[start:end]
+            notes.append(ContextWindow(number, len(before), offsets))
 
     _warn_of_losses(records, questions, dropped)
     starts = [first for first, _ in labels]

@@ -93,7 +93,8 @@ class AttentionMap:
     def _index(self, token: int | str) -> int:
         if isinstance(token, str):
             return self._find(token)
-        if not isinstance(token, (int, np.integer)) or not 0 <= token < len(self.tokens):
+        is_number = isinstance(token, (int, np.integer))
+        if not is_number or not 0 <= token < len(self.tokens):
             raise ValueError(f"token must be a position 0 … {len(self.tokens) - 1}, got {token!r}")
         return int(token)
 

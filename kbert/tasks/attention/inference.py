@@ -85,7 +85,8 @@ def attention(
             projections = [
                 array[:size, shown_heads].swapaxes(0, 1) for array in outputs[len(layers) :]
             ]
-            queries, keys = _stack(projections[::2]), _stack(projections[1::2])
+            queries = _stack(projections[::2])
+            keys = _stack(projections[1::2])
 
         text = first[index] if second is None else f"{first[index]} / {second[index]}"
         return AttentionMap(

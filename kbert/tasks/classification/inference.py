@@ -155,7 +155,8 @@ def classify(
     results = []
     for row in function(logits):
         order = np.argsort(-row, kind="stable")
-        results.append([result(labels[n], float(row[n])) for n in order])
+        ranked = [result(labels[n], float(row[n])) for n in order]
+        results.append(ranked)
     # `Value` is not in the annotation: programs that classify would have to rule it out
     return results[0] if is_single else results
 

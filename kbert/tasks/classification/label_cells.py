@@ -56,7 +56,10 @@ def split_cells(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
         ValueError: a cell that may be split in several ways, or in none.
     """
     lists = [_open_list(cell) for cell in cells]
-    texts = [cell for cell, values in zip(cells, lists, strict=True) if values is None]
+    texts = []
+    for cell, values in zip(cells, lists, strict=True):
+        if values is None:
+            texts.append(cell)
     if not texts:
         return [values or [] for values in lists]
 
@@ -241,7 +244,9 @@ def _separates(mark: str, texts: Sequence[str]) -> bool:
 
 def _warn_of_words(texts: Sequence[str], source: str) -> None:
     """Warn of texts that may be several labels each: most of their words are in other texts too."""
-    words = {text: set(_WORD.findall(text)) for text in set(texts)}
+    words = {}
+    for text in set(texts):
+        words[text] = set(_WORD.findall(text))
     counts = Counter(itertools.chain.from_iterable(words.values()))
     several = sorted(text for text, terms in words.items() if len(terms) > 1)
     shared = []

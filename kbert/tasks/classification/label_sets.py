@@ -60,8 +60,11 @@ def read_label_sets(
             data_of(cells[0].location),
             cells[0].value,
         )
-    labels = tuple(names.all) or tuple(str(number) for number in range(count))
-    return [_read_flags(values, labels) for values in lists], labels
+    labels = tuple(names.all)
+    if not labels:
+        labels = tuple(str(number) for number in range(count))
+    flags = [_read_flags(values, labels) for values in lists]
+    return flags, labels
 
 
 def _read_flags(values: list, labels: Sequence[str]) -> tuple[str, ...]:
@@ -198,7 +201,8 @@ def _may_number_a_label(value, is_in_column: bool) -> bool:
 def _differ_in_order_only(label_sets: Sequence[tuple[str, ...]]) -> bool:
     """Return whether all texts have the same labels, in orders that must mean something."""
     different = {labels for labels in label_sets if labels}
-    return len(different) > 1 and len({frozenset(labels) for labels in different}) == 1
+    unordered = {frozenset(labels) for labels in different}
+    return len(different) > 1 and len(unordered) == 1
 
 
 def _repeats(values: Sequence) -> bool:

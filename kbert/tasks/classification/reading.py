@@ -90,7 +90,10 @@ def find_columns(
 
 def _find_texts(roles: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the columns of texts, in pairs where there are two; "text" goes first."""
-    texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(roles)]
+    texts: list[tuple[str, ...]] = []
+    for pair in PAIRS:
+        if set(pair) <= set(roles):
+            texts.append(pair)
     if not texts:
         texts = [(name,) for name in _find_first(roles, TEXTS, MORE_TEXTS)]
     with_text = [columns for columns in texts if "text" in columns]
@@ -232,7 +235,8 @@ def has_no_consensus(row: TableRow) -> bool:
     if label is None or "-" not in row.cells:
         return False
     names = [str(name).strip().lower() for name in row.layout.names]
-    if names[label] not in ("label", "gold_label") or "gold_label" not in names:
+    is_label = names[label] in ("label", "gold_label")
+    if not is_label or "gold_label" not in names:
         return False
     return row.cells[names.index("gold_label")] == "-"
 

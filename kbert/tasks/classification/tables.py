@@ -115,7 +115,8 @@ def make_numbered(row: TableRow) -> Labelled | None:
 
 def _read_number(row: TableRow) -> float:
     column = cast(int, row.layout.columns.label)
-    value, title = row.cells[column], row.layout.titles[column]
+    value = row.cells[column]
+    title = row.layout.titles[column]
     names = row.layout.class_names
     if names and _are_numbers(names):
         value = label_of(value, title, row.location, names)
@@ -152,11 +153,14 @@ def make_with_cell(row: TableRow) -> Labelled | None:
         return None
     refuse_weight(row)
     text, pair = read_texts(row)
+    location = row.location
     column = row.layout.columns.label
     if column is None:
-        return Labelled(text, tuple(read_flags(row)), pair, row.location, read_weight(row))
-    cell = Cell(row.cells[column], row.layout.titles[column], row.location)
-    return Labelled(text, cell, pair, row.location, read_weight(row))
+        flags = tuple(read_flags(row))
+        return Labelled(text, flags, pair, location, read_weight(row))
+    title = row.layout.titles[column]
+    cell = Cell(row.cells[column], title, location)
+    return Labelled(text, cell, pair, location, read_weight(row))
 
 
 def finish_label_sets(
@@ -223,7 +227,8 @@ def check_texts(record: Labelled, first: Labelled, location: str) -> None:
 
 
 def _name_label_columns(layout: TableLayout) -> tuple[str, ...]:
-    return tuple(str(layout.names[column]).strip() for column in layout.columns.labels)
+    names = [layout.names[column] for column in layout.columns.labels]
+    return tuple(str(name).strip() for name in names)
 
 
 def check_repeated_labels(
@@ -240,7 +245,8 @@ def check_repeated_labels(
         return
 
     label = cast(int, layout.columns.label)
-    used = [layout.names[column] for column in (*layout.columns.texts, label)]
+    columns = (*layout.columns.texts, label)
+    used = [layout.names[column] for column in columns]
     are_numbers = all(re.fullmatch(r"-?[\d.]+", label) for label in labels)
     regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
     raise ValueError(

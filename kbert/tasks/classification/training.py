@@ -53,7 +53,8 @@ class Classification(Task):
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy, matthews, and f1: of the positive label if there is one, else the mean."""
         gold = np.array(examples.labels[CLASSIFIER])
-        predicted = np.array([int(row.argmax()) for row in outputs[CLASSIFIER]])
+        best = [int(logits.argmax()) for logits in outputs[CLASSIFIER]]
+        predicted = np.array(best)
         positive = self.find_positive(labels)
         f1 = metrics.macro_f1
         if positive is not None:
@@ -106,7 +107,8 @@ class Classification(Task):
         return find_majority(known, right, "label")
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
-        gold, logits = np.array(examples.labels[CLASSIFIER]), np.stack(outputs[CLASSIFIER])
+        gold = np.array(examples.labels[CLASSIFIER])
+        logits = np.stack(outputs[CLASSIFIER])
         return describe_classes(records, gold, logits, labels)
 
 
@@ -137,7 +139,8 @@ class Regression(Task):
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """pearson, spearman, and the mean squared error."""
         gold = np.array(examples.labels[CLASSIFIER], np.float64)
-        predicted = np.array([float(row[0]) for row in outputs[CLASSIFIER]])
+        numbers = [float(output[0]) for output in outputs[CLASSIFIER]]
+        predicted = np.array(numbers)
         metrics.warn_of_constant(labels=gold, predictions=predicted)
 
         def compute(gold, predicted):
@@ -156,7 +159,8 @@ class Regression(Task):
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
         gold = np.array(examples.labels[CLASSIFIER], np.float64)
-        return describe_numbers(records, gold, np.stack(outputs[CLASSIFIER])[:, 0])
+        predicted = np.stack(outputs[CLASSIFIER])[:, 0]
+        return describe_numbers(records, gold, predicted)
 
 
 class MultiLabel(Task):
@@ -181,7 +185,8 @@ class MultiLabel(Task):
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
         """Return labels as float32 (labels,), 0 or 1, each."""
-        targets = np.zeros((len(records), len(labels)), np.float32)
+        shape = len(records), len(labels)
+        targets = np.zeros(shape, np.float32)
         for target, numbers in zip(targets, number_labels(records, labels), strict=True):
             target[numbers] = 1.0
         return encode_texts(records, tokenizer, max_length, list(targets))

@@ -187,7 +187,8 @@ def compute_logits(
     """Return the logits of a head's layer on the pooler, float32 (N, labels), of each text."""
     require_head(bert, task, head, [names.POOLER, layer])
     if not texts:
-        return np.zeros((0, bert.model.get_layer(layer).output.shape[-1]), "float32")
+        num_labels = bert.model.get_layer(layer).output.shape[-1]
+        return np.zeros((0, num_labels), "float32")
     logits = run_texts(
         bert,
         task,
@@ -324,7 +325,12 @@ def compile_model(model: keras.Model) -> Callable:
 
         return compute_by_jax
     if keras.backend.backend() != "tensorflow":
-        return lambda *ids: keras.tree.flatten(model.predict_on_batch(list(ids[:count])))
+
+        def compute_by_keras(*ids):
+            outputs = model.predict_on_batch(list(ids[:count]))
+            return keras.tree.flatten(outputs)
+
+        return compute_by_keras
 
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 
@@ -350,7 +356,11 @@ def pad_length(bert: Bert, tokens: int) -> int:
         return bert.spec.seq_len
     if keras.backend.backend() != "jax":
         return tokens
-    bucket = next((length for length in _LENGTHS if length >= tokens), tokens + -tokens % 256)
+    bucket = tokens + -tokens % 256
+    for length in _LENGTHS:
+        if length >= tokens:
+            bucket = length
+            break
     return min(bucket, bert.config.positions)
 
 
@@ -375,10 +385,13 @@ def check_ids(bert: Bert, sequences: Iterable[Sequence[int]]) -> None:
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Compute the softmax over the last axis, in float32; −inf becomes 0."""
     logits = logits.astype("float32")
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    largest = logits.max(axis=-1, keepdims=True)
+    powers = np.exp(logits - largest)
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     """Compute 1 / (1 + e^−x) in float32, without overflow."""
-    return (0.5 * (1 + np.tanh(0.5 * logits.astype("float32")))).astype("float32")
+    logits = logits.astype("float32")
+    probabilities = 0.5 * (1 + np.tanh(0.5 * logits))
+    return probabilities.astype("float32")

@@ -90,7 +90,8 @@ def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Colu
     if counts == (1, 0, 0, 1) and not negatives:
         return Columns((first[0],), labels[0])
     if counts == (1, 1, 1, 0) and not negatives:
-        return Columns((first[0], second[0]), score=scores[0])
+        pair = first[0], second[0]
+        return Columns(pair, score=scores[0])
     if counts == (1, 1, 0, 0):
         return Columns((first[0], second[0], *negatives))
 
@@ -203,8 +204,13 @@ def name_cells(row) -> tuple[Sequence, Sequence] | None:
 
 def make_texts(row: TableRow) -> TextRecord:
     """Return the texts of a row, with their score or label."""
-    columns, titles, location = row.layout.columns, row.layout.titles, row.location
-    texts = tuple(text_of(row.cells[column], titles[column], location) for column in columns.texts)
+    columns = row.layout.columns
+    titles = row.layout.titles
+    location = row.location
+    read = []
+    for column in columns.texts:
+        read.append(text_of(row.cells[column], titles[column], location))
+    texts = tuple(read)
     if len(texts) > 2 and texts[1] in texts[2:]:
         raise ValueError(f"{location}: a negative must differ from the positive, got the same text")
 
@@ -217,7 +223,8 @@ def make_texts(row: TableRow) -> TextRecord:
 
     label = None
     if columns.label is not None:
-        label = label_of(row.cells[columns.label], titles[columns.label], location)
+        cell = row.cells[columns.label]
+        label = label_of(cell, titles[columns.label], location)
     return TextRecord(texts, score, label, location)
 
 

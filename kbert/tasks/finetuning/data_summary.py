@@ -32,7 +32,8 @@ def summarize_records(task, records: Sequence) -> dict[str, Any]:
     counts = task.count_labels(records)
     labels = counts.get("labels")
     if labels:
-        counts = counts | {"labels": {label: labels[label] for label in sorted(labels)}}
+        by_name = {label: labels[label] for label in sorted(labels)}
+        counts = counts | {"labels": by_name}
     return facts | counts
 
 

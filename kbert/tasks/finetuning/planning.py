@@ -178,7 +178,8 @@ def _plan_model(
 ) -> HeadModel:
     """Return the model of a task's head and labels."""
     bert = source.bert
-    spec = GraphSpec(bert.config, task.head, num_labels=len(labels) if labels else 2)
+    num_labels = len(labels) if labels else 2
+    spec = GraphSpec(bert.config, task.head, num_labels=num_labels)
     packed = dataclasses.replace(spec, packed=settings.packing)
     return HeadModel(
         spec=spec,

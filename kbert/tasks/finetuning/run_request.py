@@ -51,7 +51,8 @@ def request_resumed(
     sources = find_sources(run, moved, MOVABLE)
     for name in ("train", "dev"):
         path = run.data_paths.get(name)
-        if path is not None and sources[name] == path and not Path(path).exists():
+        is_unmoved = path is not None and sources[name] == path
+        if is_unmoved and not Path(path).exists():
             raise FileNotFoundError(
                 f"{path}: no such file: if it has moved or was standard input, give its place "
                 f"with --{name} ({name}= in Python)"

@@ -135,11 +135,15 @@ def glue(
     requested = {name: value for name, value in arguments.items() if name in fields}
     options = _select_changed(FinetuningSettings.from_options(requested, "glue").as_dict())
     folders = find_folders(data, chosen)
-    read = {task.name: read_task(task, folders[task.name]) for task in chosen}
+    read = {}
+    for task in chosen:
+        read[task.name] = read_task(task, folders[task.name])
     bert = source if isinstance(source, Bert) else load(source)
     run_options = {"devices": devices, "progress": progress}
     runs = _Runs(bert, Path(output), options, run_options, weights_digest(bert))
-    results = [runs.run_task(task, read[task.name], settings, seeds) for task in chosen]
+    results = []
+    for task in chosen:
+        results.append(runs.run_task(task, read[task.name], settings, seeds))
     result = GlueResult(tuple(results), Path(output))
     write_glue_page(result, bert.config)
     return result
@@ -147,7 +151,8 @@ def glue(
 
 def _select_changed(settings: dict) -> dict:
     """Return the settings that differ from `glue`'s defaults."""
-    defaults = {name: field.default for name, field in list_fields(FinetuningSettings).items()}
+    fields = list_fields(FinetuningSettings)
+    defaults = {name: field.default for name, field in fields.items()}
     defaults["save_every"] = SAVE_EVERY
     return {
         name: value

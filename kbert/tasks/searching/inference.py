@@ -200,7 +200,8 @@ def rank(
             raise ValueError(
                 "a prompt's name goes with a model that compares embeddings, got a classifier"
             )
-        return _find_hits(texts, _score_pairs(bert, query, texts, label, options), len(texts))
+        scores = _score_pairs(bert, query, texts, label, options)
+        return _find_hits(texts, scores, len(texts))
 
     if label is not None:
         raise ValueError(
@@ -234,7 +235,9 @@ def _score_pairs(
 
     queries = [query] * len(texts)
     if bert.problem_type == "regression":
-        return regress(bert, queries, texts, **options)[:, names.index(label)]
+        numbers = regress(bert, queries, texts, **options)
+        column = names.index(label)
+        return numbers[:, column]
     scores = []
     for labels in classify(bert, queries, texts, **options):
         probabilities = {result.label: result.probability for result in labels}
@@ -250,7 +253,8 @@ def _score_by_one_output(
     name = "sigmoid"
     if settings.activation is not None:
         name = keras_activation(settings.activation, "the checkpoint's activation_fn")
-    logits = regress(bert, [settings.prompt + query] * len(texts), texts, **options)
+    queries = [settings.prompt + query] * len(texts)
+    logits = regress(bert, queries, texts, **options)
     check_finite(logits, "the scores of texts")
 
     activation = keras.activations.get(name)
@@ -284,7 +288,8 @@ def _list_texts(texts: Iterable[str]) -> list[str]:
 
 def _check_embeddings(embeddings, count: int) -> np.ndarray:
     embeddings = np.asarray(embeddings)
-    if embeddings.ndim != 2 or len(embeddings) != count or embeddings.dtype.kind != "f":
+    is_table = embeddings.ndim == 2 and len(embeddings) == count
+    if not is_table or embeddings.dtype.kind != "f":
         raise ValueError(
             f"embeddings must be floats, (texts, D) with {count:,} texts, got {embeddings.dtype} "
             f"{embeddings.shape}"

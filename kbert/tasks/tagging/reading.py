@@ -151,7 +151,8 @@ def _has_header(first: "_Word", options: ColumnOptions) -> bool:
     """Return whether the first line is a header; the numbers of columns do not say."""
     line = first.location, (first.text, first.label)
     named = [name for name in options.names if not name.isdecimal()]
-    options = dataclasses.replace(options, text=named[0] if named else None, label=None)
+    text = named[0] if named else None
+    options = dataclasses.replace(options, text=text, label=None)
     return begins_with_header(line, _LINE_FORMAT, options)
 
 
