@@ -69,10 +69,13 @@ def _heading(title: str, full: Account) -> str:
     if full.max_predictions:
         text += f", M = {full.max_predictions} predicted positions"
 
-    letters = config_letters(full.config) | {"S": full.seq_len, "B": full.batch_size}
+    letters = config_letters(full.config)
+    letters |= {"S": full.seq_len, "B": full.batch_size}
     values = [f"{key} = {value:,} {_LETTERS[key]}" for key, value in letters.items()]
-    lines = [values[:4], values[4:6], values[6:]]
-    return "\n".join([text, *(" · ".join(line) for line in lines)])
+    lines = [text]
+    for line in (values[:4], values[4:6], values[6:]):
+        lines.append(" · ".join(line))
+    return "\n".join(lines)
 
 
 def _every_row(full: Account) -> str:
@@ -118,7 +121,11 @@ def _steps(full: Account) -> str:
         lines.append(f"{number:>2}  {label:<48}{params:>28}")
         if row.formula:
             lines.append(f"      {row.formula} = {row.arithmetic}")
-    return "\n".join(paragraph(line, 8) if len(line) > _WIDTH else line for line in lines)
+    wrapped = []
+    for line in lines:
+        is_long = len(line) > _WIDTH
+        wrapped.append(paragraph(line, 8) if is_long else line)
+    return "\n".join(wrapped)
 
 
 def _groups(full: Account) -> str:
@@ -147,7 +154,8 @@ def align(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
 
 def _align_line(line: Sequence[str], widths: Sequence[int]) -> str:
     text = line[0].ljust(widths[0])
-    for cell, width in zip(line[1:], widths[1:], strict=True):
+    columns = zip(line[1:], widths[1:], strict=True)
+    for cell, width in columns:
         text += cell.rjust(width)
     return text.rstrip()
 
@@ -185,7 +193,8 @@ def _describe_trained(full: Account, trained: TrainedParts) -> str:
 
 def _training_memory(variants: Mapping[str, Account]) -> list[str]:
     """Return the table of what training keeps in memory, by dtype and variant."""
-    table: list[Sequence[str]] = [("MiB", "weights", "gradients", "Adam", "activations", "total")]
+    header = ("MiB", "weights", "gradients", "Adam", "activations", "total")
+    table: list[Sequence[str]] = [header]
     for dtype in DTYPES:
         for name, variant in variants.items():
             memory = _change(variant, dtype=dtype).memory
@@ -207,7 +216,8 @@ def _change(full: Account, **changes) -> Account:
     names = ("head", "max_predictions", "num_labels", "packed_texts", "dtype")
     arguments = {name: getattr(full, name) for name in names}
     arguments["selected_positions"] = full.selected is not None
-    variant = account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
+    arguments |= changes
+    variant = account(full.config, full.seq_len, full.batch_size, **arguments)
     return dataclasses.replace(variant, trained=full.trained)
 
 
@@ -255,7 +265,9 @@ def heads_text(report) -> str:
 
 def paragraph(text: str, indent: int = 2) -> str:
     """Return a text within 80 columns; its lines after the first are indented."""
-    first = " " * max(0, indent - 2) if not text.startswith(" ") else ""
+    first = ""
+    if not text.startswith(" "):
+        first = " " * max(0, indent - 2)
     return textwrap.fill(
         text,
         _WIDTH,

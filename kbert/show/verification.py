@@ -133,12 +133,14 @@ class VerificationReport:
             lines.append(paragraph(f"correct: {entry.true}", 4))
             verdict = "ok" if entry.holds else "DOES NOT HOLD"
             lines.append(paragraph(f"{entry.arithmetic} … {verdict}", 4))
-        return "\n".join([*lines, "", paragraph(self.verdict, 0)]) + "\n"
+        lines += ["", paragraph(self.verdict, 0)]
+        return "\n".join(lines) + "\n"
 
     @property
     def verdict(self) -> str:
         """Statement of what agrees with what, or of how much differs."""
-        wrong = len(self.differences) + sum(not entry.holds for entry in self.errata)
+        wrong_errata = sum(not entry.holds for entry in self.errata)
+        wrong = len(self.differences) + wrong_errata
         if wrong:
             return f"{wrong} difference{'s' * (wrong > 1)}."
 
@@ -180,7 +182,8 @@ def verify(
     """
     from kbert.model.summary import model_rows, read_spec_arguments
 
-    if source is None or isinstance(source, (str, BertConfig)) or hasattr(source, "__fspath__"):
+    is_config = source is None or isinstance(source, (str, BertConfig))
+    if is_config or hasattr(source, "__fspath__"):
         from kbert.model.deferred import build_outline
 
         config = get_config("base" if source is None else source)
@@ -237,7 +240,8 @@ def compare_summaries(summary: Sequence[Row], expected: Sequence[Row]) -> tuple[
 
     common = [row.layer for row in expected if row.layer in summary_by_name]
     order = [row.layer for row in summary if row.layer in expected_by_name]
-    for number, (wanted, name) in enumerate(zip(common, order, strict=False), start=1):
+    pairs = zip(common, order, strict=False)
+    for number, (wanted, name) in enumerate(pairs, start=1):
         if wanted != name:
             differences.append(Difference(f"row {number}", "layer", wanted, name))
             break
