@@ -180,7 +180,11 @@ def account(config, every_row, form, trained, head, num_labels, **options):
 def _list_values(account) -> dict:
     """Return an account's values by their keys in JSON."""
     attributes = {"forward_flops": "flops", "training_memory_bytes": "memory"}
-    return {key: getattr(account, attributes.get(key, key)) for key in _ACCOUNT_KEYS}
+    values = {}
+    for key in _ACCOUNT_KEYS:
+        attribute = attributes.get(key, key)
+        values[key] = getattr(account, attribute)
+    return values
 
 
 def _compare(names, accounts, form: str, every_row: bool) -> None:
@@ -215,7 +219,8 @@ def heads(config, built):
     if built:
         with starting_keras():
             from kbert.model import layers  # noqa: F401
-    click.echo(heads_text(kbert.compare_heads(config, built=built)), nl=False)
+    report = kbert.compare_heads(config, built=built)
+    click.echo(heads_text(report), nl=False)
 
 
 @command("Check the graph against formulas and published tables.", "kbert verify base")

@@ -111,8 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_body(self) -> bytes | None:
         """Return a request's body; answer what has none, another type, or is too large."""
-        content_type = self.headers.get("Content-Type", "")
-        kind = content_type.partition(";")[0].strip()
+        media_type = self.headers.get("Content-Type", "")
+        kind = media_type.partition(";")[0].strip()
         length = self.headers.get("Content-Length", "")
         if kind != "application/json":
             status, text = HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a request must be application/json"
