@@ -102,7 +102,10 @@ class Command(click.Command):
 
         Raise a UsageError for an option by both of its names.
         """
-        renamed = [param for param in self.params if isinstance(param, Option) and param.old]
+        renamed = []
+        for param in self.params:
+            if isinstance(param, Option) and param.old:
+                renamed.append(param)
         end = args.index("--") if "--" in args else None
         names = [arg.partition("=")[0] for arg in args[:end]]
 
@@ -197,7 +200,9 @@ class Command(click.Command):
             if not isinstance(values, tuple):
                 values = (values,)
             for value in values:
-                path = repr(str(value)) if text.startswith("'") else str(value)
+                path = str(value)
+                if text.startswith("'"):
+                    path = repr(path)
                 if value and text.startswith((f"{path}:", f"{path} ")):
                     origins.append((param, value, path))
         return origins

@@ -188,7 +188,8 @@ def _interrupt() -> None:
 
 def _fail(message: str, status: int = 2) -> None:
     name = click.style("kbert:", fg="red", bold=True)
-    line = printable.line(" ".join(_call_paths(message).split()))
+    message = _call_paths(message)
+    line = printable.line(" ".join(message.split()))
     click.echo(f"{name} {line}", err=True, color=colour())
     sys.exit(status)
 

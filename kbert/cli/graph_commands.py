@@ -80,7 +80,8 @@ def summary(config, seq_len, layers, collapse, built, form, trained, **graph):
     shown = summary_table.select(rows, layer_range)
 
     if form == "json":
-        say_json({"rows": shown, "total_params": sum(row.params for row in rows)})
+        total = sum(row.params for row in rows)
+        say_json({"rows": shown, "total_params": total})
         return
     if form == "latex":
         sum_name = "Shown" if layer_range else "Total"
@@ -167,7 +168,8 @@ def account(config, every_row, form, trained, head, num_labels, **options):
     if form == "text":
         from kbert.show.texts import account_text
 
-        click.echo(account_text(names[0], result, every_row), nl=False)
+        text = account_text(names[0], result, every_row)
+        click.echo(text, nl=False)
     elif form == "json":
         say_json(_list_values(result))
     elif form == "latex":

@@ -277,8 +277,15 @@ class _Arguments:
         if run.task != self._kind.command:
             raise ValueError(f"{file} is of a run of kbert {run.task}: give it to that command")
 
-        paths = {name: path for name, path in run.data_paths.items() if name in self.names}
-        settings = {name: value for name, value in run.settings.items() if name not in run.derived}
+        paths = {}
+        for name, path in run.data_paths.items():
+            if name in self.names:
+                paths[name] = path
+
+        settings = {}
+        for name, value in run.settings.items():
+            if name not in run.derived:
+                settings[name] = value
         if paths.get("init") is not None:
             settings.pop("config", None)  # that of init
         return paths | settings
@@ -288,7 +295,8 @@ class _Arguments:
         known = [*self.names, *self._fields]
         new = aliases.setting(key)
         if new not in known:
-            option = aliases.option(self._ctx.command.name, key).split()[0]
+            alias = aliases.option(self._ctx.command.name, key)
+            option = alias.split()[0]
             same = [name for name in known if option in self._list_spellings(name)]
             new = same[0] if same else None
 
@@ -302,7 +310,8 @@ class _Arguments:
         param = self._params.get(name)
         if param is None:
             return []
-        return [*param.opts, param.make_metavar(self._ctx).strip("[]")]
+        metavar = param.make_metavar(self._ctx).strip("[]")
+        return [*param.opts, metavar]
 
 
 def _join_path(name: str, value: str, folder: Path) -> Path:

@@ -201,7 +201,8 @@ def verify(
         return VerificationReport((*comparisons, *_compare_parameters(config)))
     from kbert.graph.reference.errata import errata
 
-    return VerificationReport((*comparisons, *_compare_documents(source, config)), errata())
+    comparisons += _compare_documents(source, config)
+    return VerificationReport(tuple(comparisons), errata())
 
 
 def config_of(model) -> BertConfig:
@@ -216,7 +217,8 @@ def config_of(model) -> BertConfig:
     settings = {}
     for layer in model.layers:
         present = [attribute for attribute in known if hasattr(layer, attribute)]
-        settings[layer.name] = {attribute: getattr(layer, attribute) for attribute in present}
+        values = {attribute: getattr(layer, attribute) for attribute in present}
+        settings[layer.name] = values
     if names.TOKEN_EMBEDDING not in settings:
         raise ValueError(
             f"expected a BERT graph, with a layer {names.TOKEN_EMBEDDING}, got {model.name!r}, "
@@ -329,8 +331,12 @@ def _compare_parameters(config: BertConfig) -> list[Comparison]:
 
 def _sizes(config: BertConfig) -> dict[str, int]:
     """Return the sizes that names, shapes and counts determine: not rates or activations."""
-    return closed_form.config_letters(config) | {"segments": config.type_vocab_size}
+    sizes = closed_form.config_letters(config)
+    sizes["segments"] = config.type_vocab_size
+    return sizes
 
 
 def _unequal(where: str, what: str, expected, value) -> tuple[Difference, ...]:
-    return () if expected == value else (Difference(where, what, expected, value),)
+    if expected == value:
+        return ()
+    return (Difference(where, what, expected, value),)

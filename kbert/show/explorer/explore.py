@@ -220,7 +220,11 @@ def _describe_file(path: Path, packed: "PackedWeights | None") -> dict:
     if packed is None:
         return {}
     digest = weight_options.compute_digest(packed.data)
-    return {"place": "beside", "file": weight_options.name_file(path).name, "digest": digest}
+    return {
+        "place": "beside",
+        "file": weight_options.name_file(path).name,
+        "digest": digest,
+    }
 
 
 def _write(path: Path, page: Explorer, weights: bytes | None) -> None:
@@ -296,8 +300,9 @@ def _explore_maps(
     attention_weights.check_maps(maps)
     known = maps[0].spec
     spec = known or GraphSpec(attention_weights.find_config(maps[0]), "encoder")
-    live = describe_model(LiveModel(spec, None, {})) | attention_weights.record_maps(maps)
-    live |= {"isSized": known is not None}
+    live = describe_model(LiveModel(spec, None, {}))
+    live |= attention_weights.record_maps(maps)
+    live["isSized"] = known is not None
     facts = {"start": start}
     page = _explore_spec(spec, 1, title or "attention", facts, (live, None))
     tokens = f"{len(maps[0].tokens)} tokens" if len(maps) == 1 else f"{len(maps)} texts"

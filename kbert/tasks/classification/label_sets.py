@@ -131,7 +131,8 @@ def _count_flags(lists: Sequence[list], names: LabelNames) -> int | None:
     """Return the number of labels if each list has a 0 or a 1 for each of them; else None."""
     flag_lists = [values for values in lists if values]
     widths = {len(values) for values in flag_lists}
-    if len(widths) != 1 or not all(are_flags(values) for values in flag_lists):
+    have_flags = all(are_flags(values) for values in flag_lists)
+    if len(widths) != 1 or not have_flags:
         return None
     (count,) = widths
     if count == 1 or (names.all and count != len(names.all)):
@@ -156,7 +157,8 @@ def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], names: LabelName
     if not all(are_flags(values) for values in lists):
         return
     if not names.all and all(len(values) == 1 for values in lists):
-        where, column = data_of(cells[0].location), cells[0].column
+        where = data_of(cells[0].location)
+        column = cells[0].column
         raise ValueError(
             f'{where}: "{column}" must have any number of labels, got a single 0 or 1 in each row. '
             "If there is such a column for each label, name them: "

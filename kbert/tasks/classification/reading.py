@@ -146,7 +146,8 @@ def _refuse_width(location: str, count: int) -> NoReturn:
 def _refuse_numbers(lines: Sequence[Row]) -> None:
     """Raise a ValueError where one of two columns of texts has only numbers."""
     location, _ = lines[0]
-    if all(parse_number(cell) is not None for cell in _list_column(lines, 1)):
+    second_column = _list_column(lines, 1)
+    if all(parse_number(cell) is not None for cell in second_column):
         raise ValueError(
             f"{location}: {EXPECTED}, got only numbers in column 2. If they are the labels, give "
             f"{_number_options('1', '2')}. If a number has a decimal comma, write a point"
@@ -189,12 +190,14 @@ def refuse_weight(row: TableRow, *, labels_are_classes: bool = True) -> None:
 
     A tuple's second cell is then no text, or the last one, the number of a class, is a float.
     """
-    if not row.layout.is_of_tuples or len(row.layout.columns.texts) < 2:
+    layout = row.layout
+    if not layout.is_of_tuples or len(layout.columns.texts) < 2:
         return
     _, second, last = row.cells
     if isinstance(last, str) or parse_number(last) is None:
         return
-    if not isinstance(second, str) or (labels_are_classes and isinstance(last, float)):
+    is_weight = labels_are_classes and isinstance(last, float)
+    if is_weight or not isinstance(second, str):
         raise ValueError(f"{row.location}: {_describe_weights(f'{last} after {second!r:.40}')}")
 
 

@@ -85,7 +85,10 @@ def finish_classes(records: LabelledRecords, layout: TableLayout, options: Colum
         records.labels = _name_label_columns(layout)
         return
 
-    labels = {record.label for record in records if isinstance(record.label, str)}
+    labels = set()
+    for record in records:
+        if isinstance(record.label, str):
+            labels.add(record.label)
     numbers = {label for label in labels if _NUMBER.fullmatch(label)}
     whole = {label for label in numbers if _WHOLE.fullmatch(label)}
     if whole == numbers and not records.labels:
@@ -110,7 +113,8 @@ def make_numbered(row: TableRow) -> Labelled | None:
         return None
     refuse_weight(row, labels_are_classes=False)
     text, pair = read_texts(row)
-    return Labelled(text, _read_number(row), pair, row.location, read_weight(row))
+    number = _read_number(row)
+    return Labelled(text, number, pair, row.location, read_weight(row))
 
 
 def _read_number(row: TableRow) -> float:
@@ -289,12 +293,17 @@ def warn_of_header(
 
     counts = Counter(labels)
     is_alone = all(counts[label] == 1 for label in labels_of_first)
-    further = [count for label, count in counts.items() if label not in labels_of_first]
+    further = []
+    for label, count in counts.items():
+        if label not in labels_of_first:
+            further.append(count)
     if not is_alone or not further or min(further) == 1:
         return
 
     first = records[0]
-    texts = [first.text] if first.pair is None else [first.text, first.pair]
+    texts = [first.text]
+    if first.pair is not None:
+        texts.append(first.pair)
     header_layout = dataclasses.replace(layout, has_header=True)
     _logger.warning(
         "%s: the label %s occurs in this line alone. If the line is a header, give %s",

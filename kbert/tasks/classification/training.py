@@ -40,7 +40,8 @@ class Classification(Task):
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training data, see `sort_labels`; two or more."""
-        labels = list_labels([record.label for record in records], records[0].location)
+        names = [record.label for record in records]
+        labels = list_labels(names, records[0].location)
         return sort_labels(labels, getattr(records, "labels", None))
 
     def check_labels(self, records: Sequence[Labelled], labels: Sequence[str]) -> None:
@@ -242,7 +243,10 @@ def _join_labels(record: Labelled) -> str:
 
 def _name_labels(labels: Sequence[str], holds: np.ndarray) -> str:
     """Return the labels that hold, between commas."""
-    names = [label for label, does in zip(labels, holds, strict=True) if does]
+    names = []
+    for label, does_hold in zip(labels, holds, strict=True):
+        if does_hold:
+            names.append(label)
     return ", ".join(names) or "no label"
 
 
@@ -254,7 +258,9 @@ def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[st
     if labels <= set(class_names or ()):
         return tuple(class_names or ())
     are_numbers = all(label.isdecimal() and label.isascii() for label in labels)
-    return tuple(sorted(labels, key=int) if are_numbers else sorted(labels))
+    if are_numbers:
+        return tuple(sorted(labels, key=int))
+    return tuple(sorted(labels))
 
 
 def number_labels(records: Sequence[Labelled], labels: Sequence[str]) -> list[list[int]]:
@@ -280,7 +286,8 @@ def encode_texts(
 
     source = data_of(records[0].location)
     ids, segments = encode_in_portions(texts, pairs or None, tokenizer, max_length, source)
-    return Examples(ids, segments, {CLASSIFIER: labels}, weights=list_weights(records))
+    weights = list_weights(records)
+    return Examples(ids, segments, {CLASSIFIER: labels}, weights=weights)
 
 
 def list_weights(records: Sequence[Labelled]) -> list[float]:

@@ -65,7 +65,9 @@ def _count_classes(gold, predicted, counts: np.ndarray | None) -> tuple[np.ndarr
     both = np.concatenate([gold, predicted])
     classes, numbers = np.unique(both, return_inverse=True)
     gold, predicted = np.split(numbers, 2)
-    weights = np.ones(len(gold)) if counts is None else counts.astype(np.float64)
+    weights = np.ones(len(gold))
+    if counts is not None:
+        weights = counts.astype(np.float64)
     correct_weights = weights * (gold == predicted)
 
     num_classes = len(classes)

@@ -100,7 +100,9 @@ def get_function(
     if precision is not None:
         check_choice(precision, PRECISIONS, "precision")
     with _building:
-        model = bert.model if precision is None else cast(bert, precision.removeprefix("mixed_"))
+        model = bert.model
+        if precision is not None:
+            model = cast(bert, precision.removeprefix("mixed_"))
         functions = _functions.setdefault(model, {})
         if key not in functions:
             function = compile_model(build(model))
@@ -373,7 +375,8 @@ def _pad_count(count: int, batch_size: int) -> int:
 
 def check_ids(bert: Bert, sequences: Iterable[Sequence[int]]) -> None:
     """Raise a ValueError for a token id that the model does not have."""
-    largest = max((max(ids) for ids in sequences if ids), default=0)
+    largest_ids = [max(ids) for ids in sequences if ids]
+    largest = max(largest_ids, default=0)
     if largest >= bert.config.vocab_size:
         raise ValueError(
             f"the tokenizer's ids must be within the embedding, 0 … {bert.config.vocab_size - 1}, "

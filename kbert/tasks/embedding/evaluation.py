@@ -61,7 +61,8 @@ def pair_cosines(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Pa
         return None
     unit = _scale_to_one(embeddings)
     first, second = examples.columns.T
-    return examples.scores, np.sum(unit[first] * unit[second], 1)
+    cosines = np.sum(unit[first] * unit[second], 1)
+    return examples.scores, cosines
 
 
 def _scale_to_one(embeddings: np.ndarray) -> np.ndarray:

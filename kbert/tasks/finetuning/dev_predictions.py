@@ -75,7 +75,9 @@ def make_example(
     record, gold: tuple, predicted: tuple, error: float, is_wrong: bool
 ) -> PredictedExample:
     """Return the example of a record with a text and perhaps a second one."""
-    texts = [record.text] if record.pair is None else [record.text, record.pair]
+    texts = [record.text]
+    if record.pair is not None:
+        texts.append(record.pair)
     pieces = tuple((TextPiece(text),) for text in texts)
     return PredictedExample(record.location, pieces, gold, predicted, float(error), is_wrong)
 

@@ -418,4 +418,6 @@ def _add_file(source, text: str) -> str:
 
 def _name_file(source) -> str:
     """Return the name of a file of data; "" for rows in memory."""
-    return Path(source).name if isinstance(source, (str, os.PathLike)) else ""
+    if not isinstance(source, (str, os.PathLike)):
+        return ""
+    return Path(source).name

@@ -86,7 +86,8 @@ def read_labelled(request: Request) -> LabelledData:
     """Read the training and the dev data of a task."""
     task, settings, sources = request.task, request.settings, request.sources
     settings.check_dev(sources["dev"] is not None)
-    train, dev, labels = read_data(task, sources["train"], sources["dev"], settings.columns)
+    columns = settings.columns
+    train, dev, labels = read_data(task, sources["train"], sources["dev"], columns)
     check_class_weights(settings.class_weights, labels)
     warn_of_records(train, dev)
     return LabelledData(train, dev, labels, summarize_data(task, train, dev))

@@ -33,7 +33,8 @@ def pair_arrays(task, examples, outputs: Mapping[str, list]) -> Pairs | None:
     labels = np.array(examples.labels[CLASSIFIER])
     arrays = outputs[CLASSIFIER]
     width = max(len(array) for array in arrays)
-    logits = np.full((len(arrays), width), -np.inf, np.float32)
+    shape = len(arrays), width
+    logits = np.full(shape, -np.inf, np.float32)
     for padded, array in zip(logits, arrays, strict=True):
         padded[: len(array)] = array
     if task.problem_type == "regression":

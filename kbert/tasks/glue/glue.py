@@ -227,7 +227,8 @@ class _Runs:
 
     def _compute_metrics(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:
         first, *further = data.dev
-        tuned = self._finetune(task, data.train, data.dev[first], setting, seed, folder)
+        dev = data.dev[first]
+        tuned = self._finetune(task, data.train, dev, setting, seed, folder)
         metrics = {name + first: tuned.metrics[name] for name in task.metrics}
         if not further:
             return metrics
@@ -249,13 +250,16 @@ class _Runs:
     ) -> Finetuned:
         """Start a run in its folder, or resume it."""
         if (folder / "settings.json").is_file():
-            tuned = resume(folder, source=self.bert, train=train, dev=dev, **self.run_options)
+            run_options = self.run_options
+            tuned = resume(folder, source=self.bert, train=train, dev=dev, **run_options)
             assert isinstance(tuned, Finetuned)
             return tuned
 
         options: dict[str, Any] = {"save_every": SAVE_EVERY}
         options |= self.options
         options |= setting._asdict()
+        options["train"] = train
+        options["dev"] = dev
         options["output"] = folder
         options["seed"] = seed
         options |= self.run_options
@@ -263,7 +267,7 @@ class _Runs:
         # the last weights, as the paper's: the number of epochs is a point of the grid
         options["keep_best"] = False
         options["evaluate_every"] = 2**31 - 1
-        return finetune(self.bert, task.kind, train=train, dev=dev, **options)
+        return finetune(self.bert, task.kind, **options)
 
 
 def _read_metrics(folder: Path, made_of: dict) -> dict[str, float]:

@@ -117,7 +117,8 @@ def search(
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     # equal texts are compared once: sums in another order could differ in the last bit
     ids: dict[str, int] = {}
-    text_ids = np.array([ids.setdefault(text, len(ids)) for text in texts])
+    ids_in_order = [ids.setdefault(text, len(ids)) for text in texts]
+    text_ids = np.array(ids_in_order)
     if embeddings is not None:
         embeddings = _check_embeddings(embeddings, len(texts))
         _, first_indices = np.unique(text_ids, return_index=True)
@@ -268,7 +269,10 @@ def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
         return settings.prompt(name)
 
     prompt = settings.prompt(default)
-    unused = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
+    unused = []
+    for other in ("passage", "corpus"):
+        if settings.prompts.get(other):
+            unused.append(other)
     if default == DOCUMENT and not prompt and unused:
         _logger.warning(
             "the prompt %r is not used for texts, as in sentence-transformers. To use it, "
@@ -308,4 +312,7 @@ def _find_hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
 
     order = np.argsort(-scores[indices], kind="stable")
     best = indices[order][:top_k].tolist()
-    return [Hit(texts[index], float(scores[index]), index) for index in best]
+    hits = []
+    for index in best:
+        hits.append(Hit(texts[index], float(scores[index]), index))
+    return hits
