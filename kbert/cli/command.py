@@ -26,7 +26,10 @@ class _Formatter(click.HelpFormatter):
         super().write_heading(click.style(heading, bold=True))
 
     def write_dl(self, rows, *arguments, **options) -> None:
-        coloured = [(click.style(name, fg="cyan"), text) for name, text in rows]
+        coloured = []
+        for name, text in rows:
+            coloured_name = click.style(name, fg="cyan")
+            coloured.append((coloured_name, text))
         super().write_dl(coloured, *arguments, **options)
 
 

@@ -98,7 +98,10 @@ def comparison_text(comparison: AccountComparison) -> str:
     """Return models side by side, with the ratio of two."""
     lines: list[Sequence[str]] = [comparison.header]
     for name, *values in comparison.lines:
-        cells = [f"{value:,}" if isinstance(value, int) else value for value in values]
+        cells = []
+        for value in values:
+            is_count = isinstance(value, int)
+            cells.append(f"{value:,}" if is_count else value)
         lines.append((name, *cells))
     return align(lines) + "\n"
 
@@ -112,7 +115,8 @@ def _steps(full: Account) -> str:
         if name not in accounts:  # a family without this layer
             continue
         row = accounts[name]
-        label, params = name, f"{row.params:,}"
+        label = name
+        params = f"{row.params:,}"
         if number == 1:
             label = "the three inputs" if full.config.family.segments else "the two inputs"
         elif number in _STEPS_OF_BLOCK:
@@ -121,6 +125,7 @@ def _steps(full: Account) -> str:
         lines.append(f"{number:>2}  {label:<48}{params:>28}")
         if row.formula:
             lines.append(f"      {row.formula} = {row.arithmetic}")
+
     wrapped = []
     for line in lines:
         is_long = len(line) > _WIDTH

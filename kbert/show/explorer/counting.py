@@ -131,7 +131,11 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     is_bert = config.model_type == "bert"
     sections = {}
     for kind, graph in graphs(spec).items():
-        sections[kind] = {name: _describe_layers(layers) for name, layers in graph.items()}
+        described = {}
+        for name, layers in graph.items():
+            described[name] = _describe_layers(layers)
+        sections[kind] = described
+
     return {
         "head": spec.head,
         "family": config.family.title,

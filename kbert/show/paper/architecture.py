@@ -28,7 +28,11 @@ _TITLES = {
     names.SPAN_START: ("Extract",),
     names.SPAN_END: ("Extract",),
 }
-_TITLES_OF_TYPES = {"LayerNormalization": ("Norm",), "Gather": ("Gather",), "Slice": ("Slice",)}
+_TITLES_OF_TYPES = {
+    "LayerNormalization": ("Norm",),
+    "Gather": ("Gather",),
+    "Slice": ("Slice",),
+}
 _INPUTS = {
     names.TOKEN_IDS: ("Token ids",),
     names.SEGMENT_IDS: ("Segment ids",),
@@ -235,13 +239,7 @@ def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[S
         elif row.type == "LayerNormalization":
             box = _block_box(row, y + _SHORT_GAP, ("Add & Norm",))
             side = left + 11
-            points = (
-                (0.0, fork),
-                (side, fork),
-                (side, box.y),
-                (box.left, box.y),
-            )
-            residual = Line(points)
+            residual = _draw_residual(fork, side, box)
             shapes += [_rise(0.0, y, box.bottom), residual, box]
             y = box.top
             fork = y + 8
@@ -259,6 +257,17 @@ def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[S
         text = Text(left - 6, frame.y, (label,), "end")
         shapes.append(text)
     return [frame, *shapes], frame.top
+
+
+def _draw_residual(fork: float, side: float, box: Box) -> Line:
+    """Return the residual connection from the spine around a layer to the box of its sum."""
+    points = (
+        (0.0, fork),
+        (side, fork),
+        (side, box.y),
+        (box.left, box.y),
+    )
+    return Line(points)
 
 
 def _block_box(row: Row, bottom: float, lines: tuple[str, ...] = ()) -> Box:

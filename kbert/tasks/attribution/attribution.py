@@ -73,8 +73,8 @@ class Attribution:
     def words(self) -> list[WordScore]:
         """Return the words of the text, in its order, each with the sum of its tokens' scores."""
         scores: dict[tuple, WordScore] = {}
-        columns = zip(self.scores, self.offsets, self.segments, self.word_ids, strict=True)
-        for score, offsets, text, word in columns:
+        columns = (self.scores, self.offsets, self.segments, self.word_ids)
+        for score, offsets, text, word in zip(*columns, strict=True):
             start, end = offsets
             if word is None or start == end:
                 continue

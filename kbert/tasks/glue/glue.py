@@ -133,14 +133,18 @@ def glue(
     require_positive("seeds", seeds)
     fields = list_fields(FinetuningSettings).keys() - grid.keys()
     requested = {name: value for name, value in arguments.items() if name in fields}
-    options = _select_changed(FinetuningSettings.from_options(requested, "glue").as_dict())
+    finetuning_settings = FinetuningSettings.from_options(requested, "glue")
+    options = _select_changed(finetuning_settings.as_dict())
+
     folders = find_folders(data, chosen)
     read = {}
     for task in chosen:
         read[task.name] = read_task(task, folders[task.name])
+
     bert = source if isinstance(source, Bert) else load(source)
     run_options = {"devices": devices, "progress": progress}
-    runs = _Runs(bert, Path(output), options, run_options, weights_digest(bert))
+    digest = weights_digest(bert)
+    runs = _Runs(bert, Path(output), options, run_options, digest)
     results = []
     for task in chosen:
         results.append(runs.run_task(task, read[task.name], settings, seeds))

@@ -222,7 +222,9 @@ def _describe_runs(result: TaskResult, folder: Path) -> str:
         page = run.folder.relative_to(folder) / "report.html"
         address = html.escape(page.as_posix())
         link = f"<a href='{address}'>its curves</a>"
-        rows.append([str(run.setting), str(run.seed), *metrics, link])
+        setting = str(run.setting)
+        seed = str(run.seed)
+        rows.append([setting, seed, *metrics, link])
 
     metric_names = [html.escape(name) for name in runs[0].metrics]
     head = ["setting", "seed", *metric_names, ""]

@@ -116,9 +116,7 @@ def search(
     require_positive("top_k", top_k)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     # equal texts are compared once: sums in another order could differ in the last bit
-    ids: dict[str, int] = {}
-    ids_in_order = [ids.setdefault(text, len(ids)) for text in texts]
-    text_ids = np.array(ids_in_order)
+    different, text_ids = _number_texts(texts)
     if embeddings is not None:
         embeddings = _check_embeddings(embeddings, len(texts))
         _, first_indices = np.unique(text_ids, return_index=True)
@@ -129,7 +127,7 @@ def search(
     check_finite(query_embeddings, "the vectors of queries")
     if embeddings is None:
         prompt = _choose_prompt(bert, text_prompt_name, DOCUMENT)
-        embeddings = embed(bert, list(ids), prompt=prompt, **options)
+        embeddings = embed(bert, different, prompt=prompt, **options)
         check_finite(embeddings, "the vectors of different texts")
     width = embeddings.shape[1]
     if width > query_embeddings.shape[1]:
@@ -260,6 +258,12 @@ def _score_by_one_output(
 
     activation = keras.activations.get(name)
     return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
+
+
+def _number_texts(texts: list[str]) -> tuple[list[str], np.ndarray]:
+    """Return the different texts in order, and for each text its number among them."""
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(numbers), np.array([numbers[text] for text in texts])
 
 
 def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:

@@ -44,7 +44,11 @@ def pack_weights(weights: np.ndarray, blocks: Sequence[int], heads: Sequence[int
     `blocks` and `heads` are their numbers, from 1. With `largest`, a row has only so many weights,
     the largest first, and their columns; the rest of a row is drawn as if it were even.
     """
-    data: dict = {"blocks": list(blocks), "heads": list(heads), "largest": None}
+    data: dict = {
+        "blocks": list(blocks),
+        "heads": list(heads),
+        "largest": None,
+    }
     if weights.size <= WHOLE:
         data["weights"] = _encode(_round(weights))
         return data

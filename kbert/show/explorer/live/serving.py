@@ -80,9 +80,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/trace":
             self.send_error(HTTPStatus.NOT_FOUND, f"a request goes to /trace, got {self.path}")
             return
+
         body = self._read_body()
         if body is None:
             return
+
         try:
             request = js.parse(body, REQUEST, "the request")
             with self.server.turn:
