@@ -95,9 +95,13 @@ def _say_models(models: list) -> None:
     for model in models:
         kind = model.kind if model.is_whole else "incomplete"
         refs = ",".join(model.refs) or "-"
-        lines.append((_megabytes(model.bytes), model.revision[:8], refs, kind, model.name))
+        size = _megabytes(model.bytes)
+        commit = model.revision[:8]
+        lines.append((size, commit, refs, kind, model.name))
 
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = []
+    for column in zip(*lines, strict=True):
+        widths.append(max(len(cell) for cell in column))
     size_width, commit_width, refs_width, kind_width, _ = widths
     size_width = max(size_width, _SIZE_WIDTH)
     for size, commit, refs, kind, name in lines:
@@ -223,7 +227,11 @@ def convert(
     from kbert.checkpoints import formats
 
     to = to or formats.format_for(destination)
-    options = {name: value for name, value in options.items() if value not in (None, False)}
+    chosen = {}
+    for name, value in options.items():
+        if value not in (None, False):
+            chosen[name] = value
+    options = chosen
     _check_options(to, options, vocab)
     is_changed = bool(head or adapter or ignore)  # else what is written has all that is read
     inputs = (source, adapter) if is_changed else ()

@@ -26,7 +26,10 @@ class _Formatter(click.HelpFormatter):
         super().write_heading(click.style(heading, bold=True))
 
     def write_dl(self, rows, *arguments, **options) -> None:
-        coloured = [(click.style(name, fg="cyan"), text) for name, text in rows]
+        coloured = []
+        for name, text in rows:
+            coloured_name = click.style(name, fg="cyan")
+            coloured.append((coloured_name, text))
         super().write_dl(coloured, *arguments, **options)
 
 
@@ -102,7 +105,10 @@ class Command(click.Command):
 
         Raise a UsageError for an option by both of its names.
         """
-        renamed = [param for param in self.params if isinstance(param, Option) and param.old]
+        renamed = []
+        for param in self.params:
+            if isinstance(param, Option) and param.old:
+                renamed.append(param)
         end = args.index("--") if "--" in args else None
         names = [arg.partition("=")[0] for arg in args[:end]]
 
@@ -120,8 +126,12 @@ class Command(click.Command):
     @property
     def example(self) -> str:
         """The first example with an argument or option, on one line."""
-        lines = "\n".join(self.examples).replace("\\\n   ", "").splitlines()
-        return next((line for line in lines if len(line.split()) > 2), lines[0])
+        examples = "\n".join(self.examples)
+        lines = examples.replace("\\\n   ", "").splitlines()
+        for line in lines:
+            if len(line.split()) > 2:
+                return line
+        return lines[0]
 
     def invoke(self, ctx):
         self._warn_of_files(ctx)
@@ -193,7 +203,9 @@ class Command(click.Command):
             if not isinstance(values, tuple):
                 values = (values,)
             for value in values:
-                path = repr(str(value)) if text.startswith("'") else str(value)
+                path = str(value)
+                if text.startswith("'"):
+                    path = repr(path)
                 if value and text.startswith((f"{path}:", f"{path} ")):
                     origins.append((param, value, path))
         return origins
@@ -234,7 +246,8 @@ class Command(click.Command):
 
 def _has_name(param: click.Parameter, ctx) -> bool:
     """Return whether a value was given by a name: by an option, or by a key in a file."""
-    return isinstance(param, click.Option) or param.name in ctx.meta.get(FROM_FILE, {})
+    names_in_file = ctx.meta.get(FROM_FILE, {})
+    return isinstance(param, click.Option) or param.name in names_in_file
 
 
 def _name_origin(param: click.Parameter, ctx) -> str:
@@ -266,8 +279,11 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx, cmd_name):
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            return command
         name = aliases.resolve("command", cmd_name)
-        return super().get_command(ctx, cmd_name) or super().get_command(ctx, name)
+        return super().get_command(ctx, name)
 
     def format_commands(self, ctx, formatter) -> None:
         width = max(len(name) for name in self.commands)
@@ -299,7 +315,8 @@ def explain_option(error: click.NoSuchOption) -> str:
     text = f"No such option {name!r}"
     new = aliases.option(command_name, name)
 
-    argument = _find_argument(params, {new, name.lstrip("-").upper()}, ctx)
+    metavar = name.lstrip("-").upper()
+    argument = _find_argument(params, {new, metavar}, ctx)
     if argument is not None:
         example = ctx.command.example if isinstance(ctx.command, Command) else ""
         return f"{text}: give {argument} without an option, as in {example}"
@@ -325,7 +342,8 @@ def _find_argument(params: list[click.Parameter], names: set[str], ctx) -> str |
     for param in params:
         if isinstance(param, click.Option):
             continue
-        metavars = names & set(param.make_metavar(ctx).strip("[]").split())
+        metavar = param.make_metavar(ctx).strip("[]")
+        metavars = names & set(metavar.split())
         if metavars:
             return metavars.pop()
     return None
@@ -350,7 +368,9 @@ def presets_or_files(context, parameter, incomplete: str) -> list[CompletionItem
     from kbert.graph.presets import PRESETS
 
     names = [name for name in PRESETS if name.startswith(incomplete)]
-    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+    if not names:
+        return [CompletionItem(incomplete, type="file")]
+    return [CompletionItem(name) for name in names]
 
 
 def names_or_files(context, parameter, incomplete: str) -> list[CompletionItem]:
@@ -368,4 +388,9 @@ def model_names(context, parameter, incomplete: str) -> list[CompletionItem]:
     if incomplete:
         on_hugging_face = [model for model in models if ":" not in model["address"]]
         names += [(model["address"], model["use"]) for model in on_hugging_face]
-    return [CompletionItem(name, help=use) for name, use in names if name.startswith(incomplete)]
+
+    items = []
+    for name, use in names:
+        if name.startswith(incomplete):
+            items.append(CompletionItem(name, help=use))
+    return items

@@ -31,7 +31,8 @@ def run(command: click.Command, arguments=None) -> None:
         _invoke(command, sys.argv[1:] if arguments is None else list(arguments))
         sys.exit(0)
     except BrokenPipeError:  # the reader, `head` say, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
         sys.exit(0)
     except click.exceptions.Exit as done:  # --help and --version
         sys.exit(done.exit_code)
@@ -187,7 +188,8 @@ def _interrupt() -> None:
 
 def _fail(message: str, status: int = 2) -> None:
     name = click.style("kbert:", fg="red", bold=True)
-    line = printable.line(" ".join(_call_paths(message).split()))
+    message = _call_paths(message)
+    line = printable.line(" ".join(message.split()))
     click.echo(f"{name} {line}", err=True, color=colour())
     sys.exit(status)
 

@@ -38,7 +38,9 @@ def _open_client(address: str):
     try:
         future: Future = Future()
         # A thread of its own: Dask waits far longer for what takes a connection and says nothing
-        threading.Thread(target=_connect, args=(future, Client, address), daemon=True).start()
+        arguments = (future, Client, address)
+        thread = threading.Thread(target=_connect, args=arguments, daemon=True)
+        thread.start()
         return future.result(CONNECT_S + 1)
     except (OSError, ValueError) as error:
         raise ConnectionError(

@@ -80,7 +80,8 @@ def summary(config, seq_len, layers, collapse, built, form, trained, **graph):
     shown = summary_table.select(rows, layer_range)
 
     if form == "json":
-        say_json({"rows": shown, "total_params": sum(row.params for row in rows)})
+        total = sum(row.params for row in rows)
+        say_json({"rows": shown, "total_params": total})
         return
     if form == "latex":
         sum_name = "Shown" if layer_range else "Total"
@@ -167,7 +168,8 @@ def account(config, every_row, form, trained, head, num_labels, **options):
     if form == "text":
         from kbert.show.texts import account_text
 
-        click.echo(account_text(names[0], result, every_row), nl=False)
+        text = account_text(names[0], result, every_row)
+        click.echo(text, nl=False)
     elif form == "json":
         say_json(_list_values(result))
     elif form == "latex":
@@ -180,7 +182,11 @@ def account(config, every_row, form, trained, head, num_labels, **options):
 def _list_values(account) -> dict:
     """Return an account's values by their keys in JSON."""
     attributes = {"forward_flops": "flops", "training_memory_bytes": "memory"}
-    return {key: getattr(account, attributes.get(key, key)) for key in _ACCOUNT_KEYS}
+    values = {}
+    for key in _ACCOUNT_KEYS:
+        attribute = attributes.get(key, key)
+        values[key] = getattr(account, attribute)
+    return values
 
 
 def _compare(names, accounts, form: str, every_row: bool) -> None:
@@ -215,7 +221,8 @@ def heads(config, built):
     if built:
         with starting_keras():
             from kbert.model import layers  # noqa: F401
-    click.echo(heads_text(kbert.compare_heads(config, built=built)), nl=False)
+    report = kbert.compare_heads(config, built=built)
+    click.echo(heads_text(report), nl=False)
 
 
 @command("Check the graph against formulas and published tables.", "kbert verify base")

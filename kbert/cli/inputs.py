@@ -28,8 +28,9 @@ _TABLES = (".csv", ".jsonl", ".json", ".ndjson")
 
 def check_writable(path: Path) -> None:
     """Raise a PermissionError where the first existing folder above a path is not writable."""
-    parents = path.absolute().parents
-    folder = next((parent for parent in parents if parent.exists()), Path("/"))
+    folder = path.absolute().parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder}: a file, not a folder")
     if not os.access(folder, os.W_OK):
@@ -210,9 +211,10 @@ def _warn_of_table(path: str) -> None:
 def _warn_of_header(line: bytes, name: str) -> None:
     """Report a first line of column names, which is read as a text like all others."""
     text = line.decode(errors="replace")
-    cells = {cell.strip().lower() for cell in re.split("[\t,]", text)}
-    are_row_numbers = cells <= set(NUMBERS)
-    if cells <= NAMES and not are_row_numbers:
+    cells = re.split("[\t,]", text)
+    columns = {cell.strip().lower() for cell in cells}
+    are_row_numbers = columns <= set(NUMBERS)
+    if columns <= NAMES and not are_row_numbers:
         logging.getLogger("kbert").warning(
             "%s, line 1: %r is read as a text: if it is a header, remove it",
             name,

@@ -27,7 +27,8 @@ MODULES = {
     "main": "completion",
 }
 for _path in sorted(Path(__file__).parent.glob("*_command.py")):
-    MODULES[_path.stem] = _path.stem.removesuffix("_command").replace("_", "-")
+    _name = _path.stem.removesuffix("_command")
+    MODULES[_path.stem] = _name.replace("_", "-")
 _MODULE_OF: dict[str, str] = {}  # of a command
 for _module, _names in MODULES.items():
     _MODULE_OF |= dict.fromkeys(_names.split(), _module)
@@ -85,7 +86,9 @@ def completion(shell):
     In bash, add the first example to ~/.bashrc. In zsh, add the second to ~/.zshrc. In fish, run
     kbert completion fish > ~/.config/fish/completions/kbert.fish
     """
-    click.echo(get_completion_class(shell)(cli, {}, _PROGRAM, _COMPLETE).source())
+    completion_class = get_completion_class(shell)
+    script = completion_class(cli, {}, _PROGRAM, _COMPLETE)
+    click.echo(script.source())
 
 
 def main(arguments=None) -> None:

@@ -90,7 +90,13 @@ def plan(config, tpu, gpu, peak_flops, memory, batch_size, ema, compiles, form, 
 
     if batch_size is not None:
         options["batch_size"] = batch_size
-    result = kbert.plan(config, tpu=tpu, gpu=gpu, peak_flops=peak_flops, memory=memory, **options)
+    devices = {
+        "tpu": tpu,
+        "gpu": gpu,
+        "peak_flops": peak_flops,
+        "memory": memory,
+    }
+    result = kbert.plan(config, **devices, **options)
 
     if form == "json":
         shown = _compile(result) if compiles else result

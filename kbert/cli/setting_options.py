@@ -56,8 +56,8 @@ def partial_training(command):
         targets = trained["lora_targets"]
         if targets is not None and trained["lora_rank"] is None:
             raise click.UsageError(f"--lora-targets goes with --lora-rank, got {targets} alone")
-        trained = {name: value for name, value in trained.items() if value is not None}
-        return command(trained=trained, **others)
+        chosen = {name: value for name, value in trained.items() if value is not None}
+        return command(trained=chosen, **others)
 
     return _add_group(run, "trained", RunSettings, _TRAINED)
 
@@ -65,7 +65,8 @@ def partial_training(command):
 def select_settings(settings: dict, run_options: dict) -> dict:
     """Return the settings, checked before anything heavy starts; None is a setting's own value."""
     values = settings | run_options
-    check_settings({name: value for name, value in values.items() if value is not None})
+    chosen = {name: value for name, value in values.items() if value is not None}
+    check_settings(chosen)
     return settings
 
 
@@ -77,7 +78,10 @@ def _add_group(command, group: str, kind: Settings, names: Sequence[str], also: 
 
     @functools.wraps(command)
     def run(**others):
-        values = {name: others.pop(name) for name in (*names, *also) if name in others}
+        values = {}
+        for name in (*names, *also):
+            if name in others:
+                values[name] = others.pop(name)
         return command(**{group: values}, **others)
 
     return _add_options(kind, names)(run)
@@ -93,13 +97,15 @@ def _add_options(
     options = []
     for name in names:
         help_text = _write_help(texts[name])
-        options.append(_make_option(fields[name], help_text, choices.get(name, Choice)))
+        choice = choices.get(name, Choice)
+        options.append(_make_option(fields[name], help_text, choice))
     return takes(*options)
 
 
 def _write_help(text: Text) -> str:
     """Return a setting's text for the command line, where `name` is --name."""
-    help_text = text._replace(none=text.none.replace("None:", "Default:")).join("what", "none")
+    none = text.none.replace("None:", "Default:")
+    help_text = text._replace(none=none).join("what", "none")
     help_text = help_text[0].upper() + help_text[1:]
     return re.sub(r"`(\w+)`", lambda match: f"--{match[1].replace('_', '-')}", help_text)
 

@@ -74,7 +74,8 @@ def add_settings_file(kind: type[RunSettings], check: Callable[[Any, Mapping], N
                 arguments.check_together(values, chosen, settings_file)
 
             if print_settings:
-                click.echo(arguments.describe(values | arguments.locate(chosen)), nl=False)
+                located = arguments.locate(chosen)
+                click.echo(arguments.describe(values | located), nl=False)
                 return
             if settings_file is not None:
                 values = arguments.convert(values, settings_file)
@@ -147,8 +148,10 @@ class _Arguments:
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{file}: {error}") from None
 
-        left_out = {name for name in (*self.names, *self._required) if read.get(name, "") is None}
-        return {name: value for name, value in read.items() if name not in left_out}
+        for name in (*self.names, *self._required):
+            if read.get(name, "") is None:
+                del read[name]
+        return read
 
     def _read_value(self, name: str, value, folder: Path, with_objects: bool):
         """Return the checked value of a key; `with_objects` is as for `_check`."""
@@ -160,9 +163,11 @@ class _Arguments:
 
     def locate(self, values: dict) -> dict[str, Any]:
         """Return values of the command line with absolute paths."""
-        paths = {name: os.fspath(value) for name, value in values.items() if name in self.names}
-        located = {name: self._locate(name, text, Path.cwd()) for name, text in paths.items()}
-        return values | located
+        located = dict(values)
+        for name, value in values.items():
+            if name in self.names:
+                located[name] = self._locate(name, os.fspath(value), Path.cwd())
+        return located
 
     def convert(self, values: dict, file: Path) -> dict[str, Any]:
         """Return the values of a file, with arguments as the command gets them."""
@@ -256,8 +261,10 @@ class _Arguments:
         path = _join_path(name, value, folder)
         if name in _PATHS:
             return str(path)
-        is_path = value.startswith((".", "~")) or os.path.isabs(value) or path.exists()
-        return str(path.absolute()) if is_path else value  # which is no name
+        looks_like_path = value.startswith((".", "~")) or os.path.isabs(value)
+        if looks_like_path or path.exists():
+            return str(path.absolute())
+        return value  # which is no name
 
     def _take_run(self, values: dict, file: Path) -> dict:
         """Return what a run was asked for, where a file is its settings.json."""
@@ -270,8 +277,15 @@ class _Arguments:
         if run.task != self._kind.command:
             raise ValueError(f"{file} is of a run of kbert {run.task}: give it to that command")
 
-        paths = {name: path for name, path in run.data_paths.items() if name in self.names}
-        settings = {name: value for name, value in run.settings.items() if name not in run.derived}
+        paths = {}
+        for name, path in run.data_paths.items():
+            if name in self.names:
+                paths[name] = path
+
+        settings = {}
+        for name, value in run.settings.items():
+            if name not in run.derived:
+                settings[name] = value
         if paths.get("init") is not None:
             settings.pop("config", None)  # that of init
         return paths | settings
@@ -281,8 +295,10 @@ class _Arguments:
         known = [*self.names, *self._fields]
         new = aliases.setting(key)
         if new not in known:
-            option = aliases.option(self._ctx.command.name, key).split()[0]
-            new = next((name for name in known if option in self._list_spellings(name)), None)
+            alias = aliases.option(self._ctx.command.name, key)
+            option = alias.split()[0]
+            same = [name for name in known if option in self._list_spellings(name)]
+            new = same[0] if same else None
 
         command = self._ctx.command_path
         close = f"it is called {new}" if new else hint(key, known, "")
@@ -294,7 +310,8 @@ class _Arguments:
         param = self._params.get(name)
         if param is None:
             return []
-        return [*param.opts, param.make_metavar(self._ctx).strip("[]")]
+        metavar = param.make_metavar(self._ctx).strip("[]")
+        return [*param.opts, metavar]
 
 
 def _join_path(name: str, value: str, folder: Path) -> Path:

@@ -88,7 +88,8 @@ def classify(source, **options):
         are_numbers = hasattr(labels[0], "value")
         shown = labels if are_numbers else labels[:1]
         cells = [_result_line(label) for label in shown]
-        click.echo(printable.cut("  ".join((*cells, *text.values()))))
+        cells += text.values()
+        click.echo(printable.cut("  ".join(cells)))
 
 
 def _result_line(label) -> str:
@@ -109,7 +110,9 @@ def _run_classifier(task: str, source, texts, lines, are_pairs, **options) -> li
         results = getattr(kbert, task)(bert, *columns, **options)
 
     names = ("text", "pair") if are_pairs else ("text",)
-    inputs = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    inputs = []
+    for values in zip(*columns, strict=True):
+        inputs.append(dict(zip(names, values, strict=True)))
     return list(zip(inputs, results, strict=True))
 
 
@@ -134,7 +137,8 @@ def regress(source, **options):
         values.append(result.tolist())  # a number, or one per output
     has_several = isinstance(values[0], list)
     name = "numbers" if has_several else "number"
-    yield [{**text, name: value} for text, value in zip(texts, values, strict=True)]
+    pairs = zip(texts, values, strict=True)
+    yield [{**text, name: value} for text, value in pairs]
 
     for text, value in zip(texts, values, strict=True):
         numbers = value if has_several else [value]
@@ -161,7 +165,8 @@ def tag(source, texts, lines, split_at_spaces, **options):
     sentences = [text.split() for text in texts] if split_at_spaces else texts
     with open_checkpoint(source, "tag", "tokens") as bert:
         results = kbert.tag(bert, sentences, **options)
-    yield [{"text": text, "words": tags} for text, tags in zip(texts, results, strict=True)]
+    pairs = zip(texts, results, strict=True)
+    yield [{"text": text, "words": tags} for text, tags in pairs]
 
     for number, tags in enumerate(results):
         if number:
@@ -275,7 +280,9 @@ def attention(source, text, pair, output, layer, head, special, sentences, preci
     if special is not None:
         options["special"] = special
     if is_page(output):
-        pairs = [join_pair(text, pair), *(split_pair(sentence) for sentence in sentences)]
+        pairs = [join_pair(text, pair)]
+        for sentence in sentences:
+            pairs.append(split_pair(sentence))
         write_attention(bert, source, pairs, output, maps.address(**options))
     elif is_picture:
         with progress("drawing"):

@@ -29,8 +29,9 @@ def write_attention(bert, source: str, sentences: list, path: Path, start: str) 
     """Write the page of sentences that opens at a head of attention."""
     from kbert.show.explorer.explore import explore_recorded
 
+    title = Path(source).name
     with progress("writing"):
-        explore_recorded(bert, sentences, path, title=Path(source).name, start=start)
+        explore_recorded(bert, sentences, path, title=title, start=start)
 
 
 def write_attribution(bert, source: str, attribution, path: Path) -> None:
@@ -49,7 +50,6 @@ def write_attribution(bert, source: str, attribution, path: Path) -> None:
         "pair": pair,
     }
     sentences = [join_pair(text, pair)]
+    title = Path(source).name
     with progress("writing"):
-        explore_recorded(
-            bert, sentences, path, title=Path(source).name, start="-", attribution=view
-        )
+        explore_recorded(bert, sentences, path, title=title, start="-", attribution=view)

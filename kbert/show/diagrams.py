@@ -132,7 +132,9 @@ def _find_common_block(
 def _rename_block(number: int, block: Sequence[Row]) -> tuple[Row, ...]:
     """Return a block's rows as those of block n, which reads the output of block n-1."""
     prefix = names.encoder(number, "")
-    new = {row.layer: _N + row.layer.removeprefix(prefix) for row in block}
+    new = {}
+    for row in block:
+        new[row.layer] = _N + row.layer.removeprefix(prefix)
     new[names.encoder_output(number - 1)] = _PREVIOUS
     return tuple(_rename(row, new) for row in block)
 
@@ -152,7 +154,8 @@ def to_dot(layers: Sequence[Row], blocks: int = 0) -> str:
     """
     framed, unframed = _split(layers, blocks)
     # one width for the layers of all blocks, so that edges are straight
-    width = max((_width(row) for row in layers if _is_in_block(row)), default=0.0)
+    widths = [_width(row) for row in layers if _is_in_block(row)]
+    width = max(widths, default=0.0)
     # right angles run together in a graph of many blocks
     way = _RIGHT_ANGLES if framed else "splines=spline"
     lines = [
@@ -284,7 +287,8 @@ def _dot_edges(layers: Sequence[Row], framed: bool) -> Iterator[str]:
     step: dict[str, int] = {}
     for row in layers:
         # a layer that is used twice may come before what it reads, or read itself
-        step[row.layer] = 1 + max((step.get(source, 0) for source, _ in sources(row)), default=0)
+        steps_of_sources = [step.get(source, 0) for source, _ in sources(row)]
+        step[row.layer] = 1 + max(steps_of_sources, default=0)
 
     for source, target, label in _edges(layers):
         looks = "weight=12"

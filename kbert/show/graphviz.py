@@ -39,7 +39,9 @@ def draw(dot: str, format: str) -> bytes:
     """
     if format == "png":  # of fewer dots where a side would pass cairo's limit
         sides = re.search(rb'<svg width="([\d.]+)pt" height="([\d.]+)pt"', _render(dot, "svg"))
-        longest = max(float(sides[1]), float(sides[2])) if sides else 1
+        longest = 1.0
+        if sides:
+            longest = max(float(sides[1]), float(sides[2]))
         dpi = min(_DPI, _MOST_PIXELS * POINTS / longest)
         dot = dot.replace("{", f"{{\ndpi={dpi:.4g}", 1)
     picture = _render(dot, format)
@@ -132,7 +134,8 @@ def _centre(node: re.Match) -> bytes:
     outline = re.search(rb' d="M([^"]*)"', node[0])
     if outline is None:
         return node[0]
-    across = [float(point.split(b",")[0]) for point in re.split(rb"[C ]", outline[1])]
+    points = re.split(rb"[C ]", outline[1])
+    across = [float(point.split(b",")[0]) for point in points]
     middle = (min(across) + max(across)) / 2
     return re.sub(
         rb'text-anchor="start" x="[^"]*"', b'text-anchor="middle" x="%.2f"' % middle, node[0]

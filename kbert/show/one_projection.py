@@ -130,6 +130,7 @@ def _compute_with_numpy(x, heads: int, size: int):
 
 def _attend(query, key, value):
     """Compute Attention(Q, K, V), (…, S, D) (Vaswani et al. 2017, arXiv 1706.03762, equation 1)."""
-    scores = query @ key.swapaxes(-1, -2) * np.float32(query.shape[-1] ** -0.5)
+    scale = np.float32(query.shape[-1] ** -0.5)
+    scores = query @ key.swapaxes(-1, -2) * scale
     weights = np.exp(scores - scores.max(-1, keepdims=True))  # (…, S, S)
     return weights / weights.sum(-1, keepdims=True) @ value

@@ -102,7 +102,8 @@ def accelerators_text(title: str, **options) -> str:
         bandwidth = f"{(accelerator.bandwidth or 0) / 1e9:,.0f}"
         peak = f"{accelerator.peak_flops / 1e12:,.4g}"
         needed = _plan_alone(title, accelerator, options)
-        lines.append((accelerator.name, accelerator.kind, memory, bandwidth, peak, *needed))
+        identity = (accelerator.name, accelerator.kind)
+        lines.append((*identity, memory, bandwidth, peak, *needed))
 
     settings = f"{options['seq_len']} tokens per sequence, {options['precision']}"
     return (
@@ -175,7 +176,8 @@ def _write_pair(name: str, compiled: float, counted: float, unit: float) -> Sequ
 
 def _kernels(step: "CompiledUpdate") -> str:
     lines: list[Sequence[str]] = [("KERNELS", "number", "GiB", "ms")]
-    slowest = sorted(step.kernels.items(), key=lambda item: item[1][2], reverse=True)
+    kernels = step.kernels.items()
+    slowest = sorted(kernels, key=lambda item: item[1][2], reverse=True)
     entries = slowest[:_KINDS]
     rest = slowest[_KINDS:]
     entries.append(("others", _add_kernels(rest)))

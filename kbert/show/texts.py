@@ -69,10 +69,13 @@ def _heading(title: str, full: Account) -> str:
     if full.max_predictions:
         text += f", M = {full.max_predictions} predicted positions"
 
-    letters = config_letters(full.config) | {"S": full.seq_len, "B": full.batch_size}
+    letters = config_letters(full.config)
+    letters |= {"S": full.seq_len, "B": full.batch_size}
     values = [f"{key} = {value:,} {_LETTERS[key]}" for key, value in letters.items()]
-    lines = [values[:4], values[4:6], values[6:]]
-    return "\n".join([text, *(" · ".join(line) for line in lines)])
+    lines = [text]
+    for line in (values[:4], values[4:6], values[6:]):
+        lines.append(" · ".join(line))
+    return "\n".join(lines)
 
 
 def _every_row(full: Account) -> str:
@@ -95,7 +98,10 @@ def comparison_text(comparison: AccountComparison) -> str:
     """Return models side by side, with the ratio of two."""
     lines: list[Sequence[str]] = [comparison.header]
     for name, *values in comparison.lines:
-        cells = [f"{value:,}" if isinstance(value, int) else value for value in values]
+        cells = []
+        for value in values:
+            is_count = isinstance(value, int)
+            cells.append(f"{value:,}" if is_count else value)
         lines.append((name, *cells))
     return align(lines) + "\n"
 
@@ -109,7 +115,8 @@ def _steps(full: Account) -> str:
         if name not in accounts:  # a family without this layer
             continue
         row = accounts[name]
-        label, params = name, f"{row.params:,}"
+        label = name
+        params = f"{row.params:,}"
         if number == 1:
             label = "the three inputs" if full.config.family.segments else "the two inputs"
         elif number in _STEPS_OF_BLOCK:
@@ -118,7 +125,12 @@ def _steps(full: Account) -> str:
         lines.append(f"{number:>2}  {label:<48}{params:>28}")
         if row.formula:
             lines.append(f"      {row.formula} = {row.arithmetic}")
-    return "\n".join(paragraph(line, 8) if len(line) > _WIDTH else line for line in lines)
+
+    wrapped = []
+    for line in lines:
+        is_long = len(line) > _WIDTH
+        wrapped.append(paragraph(line, 8) if is_long else line)
+    return "\n".join(wrapped)
 
 
 def _groups(full: Account) -> str:
@@ -147,7 +159,8 @@ def align(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
 
 def _align_line(line: Sequence[str], widths: Sequence[int]) -> str:
     text = line[0].ljust(widths[0])
-    for cell, width in zip(line[1:], widths[1:], strict=True):
+    columns = zip(line[1:], widths[1:], strict=True)
+    for cell, width in columns:
         text += cell.rjust(width)
     return text.rstrip()
 
@@ -185,7 +198,8 @@ def _describe_trained(full: Account, trained: TrainedParts) -> str:
 
 def _training_memory(variants: Mapping[str, Account]) -> list[str]:
     """Return the table of what training keeps in memory, by dtype and variant."""
-    table: list[Sequence[str]] = [("MiB", "weights", "gradients", "Adam", "activations", "total")]
+    header = ("MiB", "weights", "gradients", "Adam", "activations", "total")
+    table: list[Sequence[str]] = [header]
     for dtype in DTYPES:
         for name, variant in variants.items():
             memory = _change(variant, dtype=dtype).memory
@@ -207,7 +221,8 @@ def _change(full: Account, **changes) -> Account:
     names = ("head", "max_predictions", "num_labels", "packed_texts", "dtype")
     arguments = {name: getattr(full, name) for name in names}
     arguments["selected_positions"] = full.selected is not None
-    variant = account(full.config, full.seq_len, full.batch_size, **(arguments | changes))
+    arguments |= changes
+    variant = account(full.config, full.seq_len, full.batch_size, **arguments)
     return dataclasses.replace(variant, trained=full.trained)
 
 
@@ -255,7 +270,9 @@ def heads_text(report) -> str:
 
 def paragraph(text: str, indent: int = 2) -> str:
     """Return a text within 80 columns; its lines after the first are indented."""
-    first = " " * max(0, indent - 2) if not text.startswith(" ") else ""
+    first = ""
+    if not text.startswith(" "):
+        first = " " * max(0, indent - 2)
     return textwrap.fill(
         text,
         _WIDTH,

@@ -133,12 +133,14 @@ class VerificationReport:
             lines.append(paragraph(f"correct: {entry.true}", 4))
             verdict = "ok" if entry.holds else "DOES NOT HOLD"
             lines.append(paragraph(f"{entry.arithmetic} … {verdict}", 4))
-        return "\n".join([*lines, "", paragraph(self.verdict, 0)]) + "\n"
+        lines += ["", paragraph(self.verdict, 0)]
+        return "\n".join(lines) + "\n"
 
     @property
     def verdict(self) -> str:
         """Statement of what agrees with what, or of how much differs."""
-        wrong = len(self.differences) + sum(not entry.holds for entry in self.errata)
+        wrong_errata = sum(not entry.holds for entry in self.errata)
+        wrong = len(self.differences) + wrong_errata
         if wrong:
             return f"{wrong} difference{'s' * (wrong > 1)}."
 
@@ -180,7 +182,8 @@ def verify(
     """
     from kbert.model.summary import model_rows, read_spec_arguments
 
-    if source is None or isinstance(source, (str, BertConfig)) or hasattr(source, "__fspath__"):
+    is_config = source is None or isinstance(source, (str, BertConfig))
+    if is_config or hasattr(source, "__fspath__"):
         from kbert.model.deferred import build_outline
 
         config = get_config("base" if source is None else source)
@@ -198,7 +201,8 @@ def verify(
         return VerificationReport((*comparisons, *_compare_parameters(config)))
     from kbert.graph.reference.errata import errata
 
-    return VerificationReport((*comparisons, *_compare_documents(source, config)), errata())
+    comparisons += _compare_documents(source, config)
+    return VerificationReport(tuple(comparisons), errata())
 
 
 def config_of(model) -> BertConfig:
@@ -213,7 +217,8 @@ def config_of(model) -> BertConfig:
     settings = {}
     for layer in model.layers:
         present = [attribute for attribute in known if hasattr(layer, attribute)]
-        settings[layer.name] = {attribute: getattr(layer, attribute) for attribute in present}
+        values = {attribute: getattr(layer, attribute) for attribute in present}
+        settings[layer.name] = values
     if names.TOKEN_EMBEDDING not in settings:
         raise ValueError(
             f"expected a BERT graph, with a layer {names.TOKEN_EMBEDDING}, got {model.name!r}, "
@@ -237,7 +242,8 @@ def compare_summaries(summary: Sequence[Row], expected: Sequence[Row]) -> tuple[
 
     common = [row.layer for row in expected if row.layer in summary_by_name]
     order = [row.layer for row in summary if row.layer in expected_by_name]
-    for number, (wanted, name) in enumerate(zip(common, order, strict=False), start=1):
+    pairs = zip(common, order, strict=False)
+    for number, (wanted, name) in enumerate(pairs, start=1):
         if wanted != name:
             differences.append(Difference(f"row {number}", "layer", wanted, name))
             break
@@ -325,8 +331,12 @@ def _compare_parameters(config: BertConfig) -> list[Comparison]:
 
 def _sizes(config: BertConfig) -> dict[str, int]:
     """Return the sizes that names, shapes and counts determine: not rates or activations."""
-    return closed_form.config_letters(config) | {"segments": config.type_vocab_size}
+    sizes = closed_form.config_letters(config)
+    sizes["segments"] = config.type_vocab_size
+    return sizes
 
 
 def _unequal(where: str, what: str, expected, value) -> tuple[Difference, ...]:
-    return () if expected == value else (Difference(where, what, expected, value),)
+    if expected == value:
+        return ()
+    return (Difference(where, what, expected, value),)

@@ -131,7 +131,11 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     is_bert = config.model_type == "bert"
     sections = {}
     for kind, graph in graphs(spec).items():
-        sections[kind] = {name: _describe_layers(layers) for name, layers in graph.items()}
+        described = {}
+        for name, layers in graph.items():
+            described[name] = _describe_layers(layers)
+        sections[kind] = described
+
     return {
         "head": spec.head,
         "family": config.family.title,
@@ -209,13 +213,19 @@ def list_variables(spec: GraphSpec) -> list[dict]:
             if row.layer == names.SEGMENT_EMBEDDING and not config.family.segments:
                 continue
             layer = row.layer.replace("{n}", "1")
-            formats = weight_names.COLUMNS
+            names_of_formats = {}
+            shapes_of_formats = {}
+            for form in weight_names.COLUMNS:
+                column = columns.get(form, "")
+                names_of_formats[form] = row.names.get(column)
+                shapes_of_formats[form] = shapes.get((form, layer, row.variable))
+
             variables.append(
                 {
                     "layer": row.layer,
                     "variable": row.variable,
-                    "names": {form: row.names.get(columns.get(form, "")) for form in formats},
-                    "shapes": {form: shapes.get((form, layer, row.variable)) for form in formats},
+                    "names": names_of_formats,
+                    "shapes": shapes_of_formats,
                 }
             )
     return variables

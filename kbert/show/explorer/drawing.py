@@ -35,11 +35,12 @@ def geometries(drawings: Mapping[str, Drawing]) -> dict[str, dict]:
     `size` is (width, height); `nodes` and `frames` have [left, top, width, height] by name; `edges`
     are [from, to, output, points], the corners of a line, or of a curve its Bézier points.
     """
-    layouts = graphviz.layouts([_dot(drawing) for drawing in drawings.values()])
-    return {
-        key: _geometry(drawing, layout)
-        for (key, drawing), layout in zip(drawings.items(), layouts, strict=True)
-    }
+    dots = [_dot(drawing) for drawing in drawings.values()]
+    layouts = graphviz.layouts(dots)
+    described = {}
+    for key, layout in zip(drawings, layouts, strict=True):
+        described[key] = _geometry(drawings[key], layout)
+    return described
 
 
 def _dot(drawing: Drawing) -> str:
@@ -108,7 +109,12 @@ def _geometry(drawing: Drawing, layout: Mapping) -> dict:
         edges = _curve_edges(drawing, objects_of_boxes, layout["edges"], height)
     else:
         edges = _route_edges(drawing, nodes, frames)
-    return {"size": _round(width, height), "nodes": nodes, "frames": frames, "edges": edges}
+    return {
+        "size": _round(width, height),
+        "nodes": nodes,
+        "frames": frames,
+        "edges": edges,
+    }
 
 
 def _curve_edges(
@@ -139,7 +145,10 @@ def _route_edges(
     """Return the edges with right angles, around other boxes and frames that neither end is in."""
     edges = []
     for source, target, tensor in drawing.edges:
-        obstacles = [box for name, box in nodes.items() if name not in (source, target)]
+        obstacles = []
+        for name, box in nodes.items():
+            if name not in (source, target):
+                obstacles.append(box)
         for frame, members in drawing.frames.items():
             if source not in members and target not in members:
                 obstacles.append(frames[frame])

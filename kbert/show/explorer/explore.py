@@ -129,9 +129,11 @@ def explore(
     options = _choose_weights(source, path, weights, beside)
     name, spec, facts, live = _read_source(source, _choose_live(options, sentences))
     if sentences is not None and live is None:
-        given = os.fspath(source) if isinstance(source, (str, os.PathLike)) else f"{source!r:.60}"
+        shown = f"{source!r:.60}"
+        if isinstance(source, (str, os.PathLike)):
+            shown = os.fspath(source)
         raise ValueError(
-            f"sentences need a checkpoint or a kbert.Bert, with its tokenizer, got {given}"
+            f"sentences need a checkpoint or a kbert.Bert, with its tokenizer, got {shown}"
         )
 
     name = title or name
@@ -205,7 +207,10 @@ def _choose_weights(
 
 def _name_checkpoint(path: Path) -> str:
     """Return the last name of a path; RUN/model, as a run names its folder, has the run's too."""
-    return "/".join(path.absolute().parts[-2:]) if path.name == "model" else path.name
+    if path.name != "model":
+        return path.name
+    last_names = path.absolute().parts[-2:]
+    return "/".join(last_names)
 
 
 def _describe_file(path: Path, packed: "PackedWeights | None") -> dict:
@@ -215,7 +220,11 @@ def _describe_file(path: Path, packed: "PackedWeights | None") -> dict:
     if packed is None:
         return {}
     digest = weight_options.compute_digest(packed.data)
-    return {"place": "beside", "file": weight_options.name_file(path).name, "digest": digest}
+    return {
+        "place": "beside",
+        "file": weight_options.name_file(path).name,
+        "digest": digest,
+    }
 
 
 def _write(path: Path, page: Explorer, weights: bytes | None) -> None:
@@ -291,8 +300,9 @@ def _explore_maps(
     attention_weights.check_maps(maps)
     known = maps[0].spec
     spec = known or GraphSpec(attention_weights.find_config(maps[0]), "encoder")
-    live = describe_model(LiveModel(spec, None, {})) | attention_weights.record_maps(maps)
-    live |= {"isSized": known is not None}
+    live = describe_model(LiveModel(spec, None, {}))
+    live |= attention_weights.record_maps(maps)
+    live["isSized"] = known is not None
     facts = {"start": start}
     page = _explore_spec(spec, 1, title or "attention", facts, (live, None))
     tokens = f"{len(maps[0].tokens)} tokens" if len(maps) == 1 else f"{len(maps)} texts"
@@ -320,7 +330,8 @@ def explore_served(
     live = recording.describe_served(model, examples)
     spec, facts, _ = read_checkpoint(source)
     assert spec is not None
-    page = _explore_spec(spec, 1, _name_checkpoint(Path(source)), facts, (live, None))
+    name = _name_checkpoint(Path(source))
+    page = _explore_spec(spec, 1, name, facts, (live, None))
     return page, tracing.Tracer(model)
 
 
@@ -391,12 +402,19 @@ def _explore_spec(
         "figure": figure_data(kinds),
         **facts,
     }
-    weights, note = b"", ""
+    weights = b""
+    note = ""
     if live is not None:
-        data["live"], packed = live
-        weights = packed.data if packed and data["live"]["place"] == "inside" else b""
-        note = _NOTE if data["live"]["place"] == "recorded" else ""
-    return Explorer(title, write_page(title, data, list_formulas(kinds), weights), note=note)
+        live_data, packed = live
+        data["live"] = live_data
+        if packed and live_data["place"] == "inside":
+            weights = packed.data
+        if live_data["place"] == "recorded":
+            note = _NOTE
+
+    formulas = list_formulas(kinds)
+    page = write_page(title, data, formulas, weights)
+    return Explorer(title, page, note=note)
 
 
 def _choose_live(
@@ -415,7 +433,8 @@ def _choose_live(
 
 def _check_sentences(sentences: Any) -> list:
     """Return sentences as a list; raise a ValueError for one text, or for none."""
-    if isinstance(sentences, (str, bytes)) or not isinstance(sentences, Sequence) or not sentences:
+    is_text = isinstance(sentences, (str, bytes))
+    if is_text or not isinstance(sentences, Sequence) or not sentences:
         raise ValueError(
             f"sentences must be a list of texts or pairs of texts, got {sentences!r:.60}"
         )

@@ -12,8 +12,11 @@ def javascript(formula: str) -> str:
     if not formula:
         return "() => 0n"
     tree = _parse(formula)
-    letters = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
-    return f"({{{', '.join(letters)}}}) => {_write(tree)}"
+    letters = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            letters.add(node.id)
+    return f"({{{', '.join(sorted(letters))}}}) => {_write(tree)}"
 
 
 def _parse(formula: str) -> ast.expr:

@@ -158,10 +158,13 @@ def describe_layers(layers: Sequence[Row]) -> dict:
         }
         for row in layers
     ]
-    figure = geometries({"all/closed": Drawing(nodes, edges, {}, curved=True)})
+    drawing = Drawing(nodes, edges, {}, curved=True)
+    figure = geometries({"all/closed": drawing})
+    graph = {"before": described, "block": [], "after": []}
+
     return {
         "generic": True,
-        "graphs": {"all": {"before": described, "block": [], "after": []}},
+        "graphs": {"all": graph},
         "figure": figure,
         "values": {"L": 0, "B": 1, "dtype": "float32"},
         "dtypes": DTYPES,
@@ -177,7 +180,13 @@ def list_own_variables(paths: Iterable[str]) -> list[dict]:
     variables = []
     for path in paths:
         layer, _, name = path.partition("/")
-        variables.append({"layer": layer, "variable": name, "names": {}, "shapes": {}})
+        variable = {
+            "layer": layer,
+            "variable": name,
+            "names": {},
+            "shapes": {},
+        }
+        variables.append(variable)
     return variables
 
 
@@ -217,7 +226,8 @@ def describe_tensor(array: np.ndarray) -> dict:
     if not count:
         return statistics
 
-    mean = sum(float(chunk.sum(dtype="float64")) for chunk in chunks) / count
+    totals = [float(chunk.sum(dtype="float64")) for chunk in chunks]
+    mean = sum(totals) / count
     low = float(min(chunk.min() for chunk in chunks))
     high = float(max(chunk.max() for chunk in chunks))
     ends = low, high if high > low else low + 1

@@ -84,7 +84,8 @@ def engine_script(live: dict) -> str:
     """Return the function that makes the engine: a worker runs its text, the page the function."""
     code = _read_code(*scripts.list_engine_scripts(live))
     if scripts.computes(live):
-        module = base64.b64encode((FOLDER / "live" / "products.wasm").read_bytes()).decode()
+        binary = (FOLDER / "live" / "products.wasm").read_bytes()
+        module = base64.b64encode(binary).decode()
         code = f'const PRODUCTS_WASM = "{module}";\n{code}'
     names = ", ".join(scripts.list_engine_functions(live))
     return f"function makeEngine() {{\n{code}\nreturn {{ {names} }};\n}}"
@@ -122,8 +123,15 @@ def notes_data(model_type: str = "bert") -> dict:
     if model_type != "bert":
         notes = {layer: {"does": does, "document": ""} for layer, does, _ in lines}
         return {"notes": notes, "document": {}, "errata": []}
+
+    notes = {layer: {"does": does, "document": text} for layer, does, text in lines}
+    corrections = []
+    for erratum in errata():
+        correction = asdict(erratum)
+        correction["source_says"] = erratum.source_says
+        corrections.append(correction)
     return {
-        "notes": {layer: {"does": does, "document": text} for layer, does, text in lines},
+        "notes": notes,
         "document": _read_document(),
-        "errata": [asdict(erratum) | {"source_says": erratum.source_says} for erratum in errata()],
+        "errata": corrections,
     }

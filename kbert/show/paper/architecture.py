@@ -28,7 +28,11 @@ _TITLES = {
     names.SPAN_START: ("Extract",),
     names.SPAN_END: ("Extract",),
 }
-_TITLES_OF_TYPES = {"LayerNormalization": ("Norm",), "Gather": ("Gather",), "Slice": ("Slice",)}
+_TITLES_OF_TYPES = {
+    "LayerNormalization": ("Norm",),
+    "Gather": ("Gather",),
+    "Slice": ("Slice",),
+}
 _INPUTS = {
     names.TOKEN_IDS: ("Token ids",),
     names.SEGMENT_IDS: ("Segment ids",),
@@ -85,7 +89,8 @@ def draw_architecture(
     if layout == "wide":
         shapes = _draw_beside(body, top, head.draw(0.0, 0.0))
         return compose_slide(title, shapes, _SLIDE_MARGIN)
-    return compose_figure(title, [*body, *head.draw(0.0, top)], COLUMN)
+    shapes = [*body, *head.draw(0.0, top)]
+    return compose_figure(title, shapes, COLUMN)
 
 
 def _divide_layers(
@@ -111,13 +116,20 @@ def _divide_layers(
 
 def _hide_dropouts(layers: Sequence[Row]) -> list[Row]:
     """Return the layers without dropouts: what reads one reads its input instead."""
-    inputs = {row.layer: sources(row)[0] for row in layers if row.type == "Dropout"}
+    inputs = {}
+    for row in layers:
+        if row.type == "Dropout":
+            inputs[row.layer] = sources(row)[0]
+
     shown = []
     for row in layers:
-        if row.layer not in inputs:
-            read = [inputs.get(name, (name, tensor)) for name, tensor in sources(row)]
-            connected_to = ", ".join(f"{name}[0][{tensor}]" for name, tensor in read)
-            shown.append(replace(row, connected_to=connected_to))
+        if row.layer in inputs:
+            continue
+        read = []
+        for source in sources(row):
+            name, tensor = inputs.get(source[0], source)
+            read.append(f"{name}[0][{tensor}]")
+        shown.append(replace(row, connected_to=", ".join(read)))
     return shown
 
 
@@ -181,7 +193,8 @@ def _draw_embeddings(layers: Sequence[Row]) -> tuple[list[Shape], float]:
             shapes.append(_rise(x, top, plus - _SIGN_RADIUS))
         else:
             side = _SIGN_RADIUS if x > 0 else -_SIGN_RADIUS
-            shapes.append(Line(((x, top), (x, plus), (side, plus))))
+            points = ((x, top), (x, plus), (side, plus))
+            shapes.append(Line(points))
     shapes += sum_sign(0.0, plus)
 
     start = plus + _SIGN_RADIUS
@@ -214,7 +227,8 @@ def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[S
     y = start  # where the spine has come to
     fork = frame_bottom + 7  # where the residual connection leaves it
     for row in layers:
-        part = row.layer.removeprefix(names.encoder(names.block_of(row.layer), ""))
+        prefix = names.encoder(names.block_of(row.layer), "")
+        part = row.layer.removeprefix(prefix)
         is_attention = row.type == "MultiHeadAttention"
         if part == names.QUERIES:
             shapes += _draw_queries(row, y, fork)
@@ -225,7 +239,7 @@ def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[S
         elif row.type == "LayerNormalization":
             box = _block_box(row, y + _SHORT_GAP, ("Add & Norm",))
             side = left + 11
-            residual = Line(((0.0, fork), (side, fork), (side, box.y), (box.left, box.y)))
+            residual = _draw_residual(fork, side, box)
             shapes += [_rise(0.0, y, box.bottom), residual, box]
             y = box.top
             fork = y + 8
@@ -240,21 +254,36 @@ def _draw_block(layers: Sequence[Row], label: str, start: float) -> tuple[list[S
     height = y + 10 - frame_bottom
     frame = Box(left, frame_bottom, _FRAME_WIDTH, height, (), "frame")
     if label:
-        shapes.append(Text(left - 6, frame.y, (label,), "end"))
+        text = Text(left - 6, frame.y, (label,), "end")
+        shapes.append(text)
     return [frame, *shapes], frame.top
+
+
+def _draw_residual(fork: float, side: float, box: Box) -> Line:
+    """Return the residual connection from the spine around a layer to the box of its sum."""
+    points = (
+        (0.0, fork),
+        (side, fork),
+        (side, box.y),
+        (box.left, box.y),
+    )
+    return Line(points)
 
 
 def _block_box(row: Row, bottom: float, lines: tuple[str, ...] = ()) -> Box:
     lines = lines or _title(row)
     height = _TWO_LINES if len(lines) == 2 else _ONE_LINE
-    return Box(-_BLOCK_WIDTH / 2, bottom, _BLOCK_WIDTH, height, lines, _KINDS[row.type])
+    left = -_BLOCK_WIDTH / 2
+    kind = _KINDS[row.type]
+    return Box(left, bottom, _BLOCK_WIDTH, height, lines, kind)
 
 
 def _fan_out(fork: float, attention: Box) -> list[Shape]:
     """Return the outer two of the three arrows to an attention: query, key and value."""
     shapes: list[Shape] = []
     for x in (-26.0, 26.0):
-        shapes.append(Line(((0.0, fork), (x, fork), (x, attention.bottom))))
+        points = ((0.0, fork), (x, fork), (x, attention.bottom))
+        shapes.append(Line(points))
     return shapes
 
 
@@ -264,7 +293,8 @@ def _draw_queries(row: Row, y: float, fork: float) -> list[Shape]:
     arrow = _rise(0.0, y, box.bottom)
 
     attention = box.top + 7 + 18
-    bypass = Line(((0.0, fork), (36.0, fork), (36.0, attention)))
+    points = ((0.0, fork), (36.0, fork), (36.0, attention))
+    bypass = Line(points)
     text = Text(40.0, box.y, ("keys,", "values"), "start")
 
     side = -_FRAME_WIDTH / 2 - 14
@@ -276,8 +306,10 @@ def _side_input(row: Row, box: Box, start: float) -> list[Shape]:
     extra = [source for source, _ in sources(row) if source in _INPUTS]
     if not extra:
         return []
-    text = Text(start - 2, box.y, _INPUTS[extra[0]], "end")
-    return [text, Line(((start, box.y), (box.left, box.y)))]
+    lines = _INPUTS[extra[0]]
+    text = Text(start - 2, box.y, lines, "end")
+    arrow = Line(((start, box.y), (box.left, box.y)))
+    return [text, arrow]
 
 
 class _Head:
@@ -290,7 +322,8 @@ class _Head:
         self.readers: dict[str, list[str]] = {}
         for row in layers:
             if row.type != "InputLayer":
-                self.readers.setdefault(self._find_source(row), []).append(row.layer)
+                source = self._find_source(row)
+                self.readers.setdefault(source, []).append(row.layer)
 
     def _find_source(self, row: Row) -> str:
         """Return the first layer of the head that a row reads; else the last block."""
@@ -330,7 +363,13 @@ class _Head:
                 way = _rise(x, y, bottom)
             else:
                 bottom = fork + 12
-                way = Line(((x, y), (x, fork), (column, fork), (column, bottom)))
+                points = (
+                    (x, y),
+                    (x, fork),
+                    (column, fork),
+                    (column, bottom),
+                )
+                way = Line(points)
             if reader is None:
                 shapes.append(replace(way, arrow=False))
                 ends.append((name, column, bottom))
@@ -348,7 +387,8 @@ class _Head:
     def _box(self, name: str, x: float, bottom: float) -> Box:
         row = self.layers[name]
         kind = _KINDS.get(row.type, "head")
-        return Box(x - _HEAD_WIDTH / 2, bottom, _HEAD_WIDTH, _ONE_LINE, _title(row), kind)
+        left = x - _HEAD_WIDTH / 2
+        return Box(left, bottom, _HEAD_WIDTH, _ONE_LINE, _title(row), kind)
 
 
 def _title(row: Row) -> tuple[str, ...]:
@@ -357,7 +397,9 @@ def _title(row: Row) -> tuple[str, ...]:
     block = names.block_of(row.layer)
     if block:
         part = row.layer.removeprefix(names.encoder(block, ""))
-    return _TITLES.get(part) or _TITLES_OF_TYPES.get(row.type, (row.type,))
+    if part in _TITLES:
+        return _TITLES[part]
+    return _TITLES_OF_TYPES.get(row.type, (row.type,))
 
 
 def _rise(x: float, bottom: float, top: float) -> Line:

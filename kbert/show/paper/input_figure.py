@@ -122,8 +122,10 @@ def _draw_band(
         for column in range(first, last):
             letter, subscript, kind = tier.cells[column]
             width = widths[column]
-            shapes.append(Box(left, bottom, width, _HEIGHT, (letter,), kind, subscript))
+            box = Box(left, bottom, width, _HEIGHT, (letter,), kind, subscript)
+            shapes.append(box)
             if number > 1:
-                shapes.append(Text(left + width / 2, bottom + _HEIGHT + _GAP / 2, ("+",)))
+                middle = left + width / 2
+                shapes.append(Text(middle, box.top + _GAP / 2, ("+",)))
             left += width + _APART
     return shapes

@@ -53,7 +53,9 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    size = (drawing.width * drawing.scale / 72, drawing.height * drawing.scale / 72)
+    inch_width = drawing.width * drawing.scale / 72
+    inch_height = drawing.height * drawing.scale / 72
+    size = (inch_width, inch_height)
     wanted = _SLIDE_DOTS_PER_INCH if drawing.scale > 1 else _DOTS_PER_INCH
     dpi = min(wanted, _MOST_PIXELS / max(size))
     metadata = {"CreationDate": None, "Title": drawing.title} if kind == "pdf" else {}
@@ -68,7 +70,8 @@ def to_picture(drawing: Drawing, kind: str) -> bytes:
         FigureCanvasAgg(figure)
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        axes.set(xlim=(0, drawing.width), ylim=(0, drawing.height))
+        axes.set_xlim(0, drawing.width)
+        axes.set_ylim(0, drawing.height)
         for shape in drawing.shapes:
             _draw_shape(axes, shape, drawing.scale)
         figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
@@ -111,19 +114,25 @@ def _draw_shape(axes, shape, scale: float) -> None:
     elif isinstance(shape, Text):
         _draw_text(axes, shape.lines, shape.x, shape.y, scale, shape.align)
     elif isinstance(shape, Circle):
-        axes.add_patch(
-            CirclePatch((shape.x, shape.y), shape.radius, facecolor="#ffffff", **outline)
-        )
+        middle = (shape.x, shape.y)
+        circle = CirclePatch(middle, shape.radius, facecolor="#ffffff", **outline)
+        axes.add_patch(circle)
     else:
-        axes.add_patch(PathPatch(_path_of(shape), fill=False, **outline))
+        path = PathPatch(_path_of(shape), fill=False, **outline)
+        axes.add_patch(path)
         if shape.arrow:
-            axes.add_patch(Polygon(arrow_head(shape), facecolor=INK, linewidth=0))
+            head = Polygon(arrow_head(shape), facecolor=INK, linewidth=0)
+            axes.add_patch(head)
 
 
 def _path_of(line: Line):
     from matplotlib.path import Path
 
-    codes_of_letter = {"M": [Path.MOVETO], "L": [Path.LINETO], "Q": [Path.CURVE3, Path.CURVE3]}
+    codes_of_letter = {
+        "M": [Path.MOVETO],
+        "L": [Path.LINETO],
+        "Q": [Path.CURVE3, Path.CURVE3],
+    }
     points: list[Point] = []
     codes = []
     for letter, step in round_corners(line):
@@ -141,7 +150,8 @@ def _draw_text(
     sides = {"start": "left", "middle": "center", "end": "right"}
     looks = {"color": INK, "ha": sides[align], "va": "baseline"}
     size = TEXT_SIZE * scale
-    for line, baseline in zip(lines, baselines(y, len(lines)), strict=True):
+    heights = baselines(y, len(lines))
+    for line, baseline in zip(lines, heights, strict=True):
         text = printable.line(line)
         axes.text(x, baseline, text, size=size, **looks)
 

@@ -31,14 +31,18 @@ class Bounds(NamedTuple):
 def compose_figure(title: str, shapes: Sequence[Shape], width: float | None = None) -> Drawing:
     """Return a figure with shapes in its middle; None: as wide as they are."""
     bounds = find_bounds(shapes)
-    width = bounds.width + 2 * _MARGIN if width is None else width
-    return _compose(title, shapes, width, bounds.height + 2 * _MARGIN)
+    if width is None:
+        width = bounds.width + 2 * _MARGIN
+    height = bounds.height + 2 * _MARGIN
+    return _compose(title, shapes, width, height)
 
 
 def compose_slide(title: str, shapes: Sequence[Shape], margin: float) -> Drawing:
     """Return a slide of 16:9 with shapes in its middle, as large as the margin allows."""
     bounds = find_bounds(shapes)
-    height = max(bounds.height + 2 * margin, (bounds.width + 2 * margin) / _ASPECT)
+    least_width = bounds.width + 2 * margin
+    least_height = bounds.height + 2 * margin
+    height = max(least_height, least_width / _ASPECT)
     width = height * _ASPECT
     return _compose(title, shapes, width, height, _SLIDE_WIDTH / width)
 
@@ -68,7 +72,8 @@ def _compose(
     bounds = find_bounds(shapes)
     right = (width - bounds.width) / 2 - bounds.left
     up = (height - bounds.height) / 2 - bounds.bottom
-    return Drawing(title, width, height, scale, [move(shape, right, up) for shape in shapes])
+    moved = [move(shape, right, up) for shape in shapes]
+    return Drawing(title, width, height, scale, moved)
 
 
 def _find_sides(shape: Shape) -> Bounds:
@@ -78,8 +83,12 @@ def _find_sides(shape: Shape) -> Bounds:
     if isinstance(shape, Box):
         return Bounds(shape.left, shape.bottom, shape.right, shape.top)
     if isinstance(shape, Circle):
-        radius = shape.radius
-        return Bounds(shape.x - radius, shape.y - radius, shape.x + radius, shape.y + radius)
+        return Bounds(
+            shape.x - shape.radius,
+            shape.y - shape.radius,
+            shape.x + shape.radius,
+            shape.y + shape.radius,
+        )
     return _find_text_sides(shape)
 
 

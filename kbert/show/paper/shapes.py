@@ -136,10 +136,12 @@ def list_letters(drawing: Drawing) -> str:
 def sum_sign(x: float, y: float, radius: float = 5.5) -> list[Shape]:
     """Return a plus in a circle."""
     arm = radius * 0.6
+    across = ((x - arm, y), (x + arm, y))
+    upright = ((x, y - arm), (x, y + arm))
     return [
         Circle(x, y, radius),
-        Line(((x - arm, y), (x + arm, y)), arrow=False),
-        Line(((x, y - arm), (x, y + arm)), arrow=False),
+        Line(across, arrow=False),
+        Line(upright, arrow=False),
     ]
 
 
@@ -173,7 +175,8 @@ def round_corners(line: Line) -> list[tuple[str, tuple[Point, ...]]]:
     points = list(line.points)
     if line.arrow:
         head_length, _ = ARROW
-        points[-1] = _step_back(points[-1], points[-2], head_length * 0.8)
+        before, end = points[-2:]
+        points[-1] = _step_back(end, before, head_length * 0.8)
 
     path: list[tuple[str, tuple[Point, ...]]] = []
     path.append(("M", (points[0],)))
@@ -189,17 +192,21 @@ def round_corners(line: Line) -> list[tuple[str, tuple[Point, ...]]]:
 
 def _step_back(point: Point, towards: Point, length: float) -> Point:
     """Return a point that is nearer to another one, at most halfway."""
-    across, up = towards[0] - point[0], towards[1] - point[1]
+    x, y = point
+    across = towards[0] - x
+    up = towards[1] - y
     distance = abs(across) + abs(up)
     share = min(length / distance, 0.5) if distance else 0.0
-    return point[0] + across * share, point[1] + up * share
+    return x + across * share, y + up * share
 
 
 @functools.lru_cache(4096)
 def measure(text: str, size: float = TEXT_SIZE) -> float:
     """Return the width of a text in DejaVu Sans, which is wider than the fonts of most readers."""
     known = "".join(letter for letter in text if not _is_wide(letter))
-    return _measure_face(known) * size / 100 + size * (len(text) - len(known))
+    known_width = _measure_face(known) * size / 100
+    num_wide = len(text) - len(known)
+    return known_width + size * num_wide
 
 
 def _is_wide(letter: str) -> bool:

@@ -51,7 +51,8 @@ def _write_shape(shape: Shape, height: float) -> list[str]:
         size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"'
         box = f'<rect class="{shape.kind}" {origin} {size} rx="{shape.corner:g}"'
         box += f' fill="{FILLS[shape.kind]}" {outline}/>'
-        texts = _write_lines(shape.lines, shape.x, shape.y, height, "middle", shape.subscript)
+        subscript = shape.subscript
+        texts = _write_lines(shape.lines, shape.x, shape.y, height, "middle", subscript)
         return [box, *texts]
     if isinstance(shape, Text):
         return _write_lines(shape.lines, shape.x, shape.y, height, shape.align)

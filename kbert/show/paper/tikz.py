@@ -73,7 +73,8 @@ def to_tikz(drawing: Drawing) -> bytes:
         "strut": (_CAPITAL + 2 * _DEPTH) * scale,
     }
     texts = {"t1": encoding, "and_t1": f" and {encoding}" if encoding else ""}
-    values = texts | {name: _number(size) for name, size in sizes.items()}
+    numbers = {name: _number(size) for name, size in sizes.items()}
+    values = texts | numbers
 
     lines = [f"{LATEX_MARK}: {printable.line(drawing.title)}"]
     lines += _warn_of_letters(drawing)
@@ -100,9 +101,11 @@ def _write_shape(shape: Shape, scale: float) -> str:
         options += f"rounded corners={_number(shape.corner * scale)}bp, "
         options += f"minimum width={_number(shape.width * scale)}bp, "
         options += f"minimum height={_number(shape.height * scale)}bp"
-        return _node(options, shape.x, shape.y, _write_text(shape.lines, shape.subscript, scale))
+        text = _write_text(shape.lines, shape.subscript, scale)
+        return _node(options, shape.x, shape.y, text)
     if isinstance(shape, Text):
-        return _node(_ANCHORS[shape.align], shape.x, shape.y, _write_text(shape.lines, "", scale))
+        text = _write_text(shape.lines, "", scale)
+        return _node(_ANCHORS[shape.align], shape.x, shape.y, text)
     if isinstance(shape, Circle):
         radius = _number(shape.radius)
         return f"\\filldraw[fill=white] {_point(shape.x, shape.y)} circle[radius={radius}];"
@@ -116,7 +119,12 @@ def _write_line(line: Line, scale: float) -> str:
     x0, y0 = line.points[-2]
     x, y = line.points[-1]
     direction = _sign(x - x0), _sign(y - y0)
-    angles = {(0, 1): 90, (0, -1): 270, (1, 0): 0, (-1, 0): 180}
+    angles = {
+        (0, 1): 90,
+        (0, -1): 270,
+        (1, 0): 0,
+        (-1, 0): 180,
+    }
     angle = angles[direction]
 
     arrow_length, arrow_width = ARROW

@@ -32,13 +32,17 @@ def describe_answers(
 
     examples = []
     for number in pick_worst(1 - f1 + 1e-3 * probs):  # of equal F1, the most confident
-        record, text = records[number], predicted[number]
+        record = records[number]
+        text = predicted[number]
+        question = (TextPiece(record.question),)
+        context = _cut_context(record, spans[number], text)
         gold = list(dict.fromkeys(answers[number])) or [NO_ANSWER]
+        answer = AnswerProb(text or NO_ANSWER, float(probs[number]))
         example = PredictedExample(
             record.location,
-            ((TextPiece(record.question),), _cut_context(record, spans[number], text)),
+            (question, context),
             tuple(AnswerProb(right) for right in gold[:3]),
-            (AnswerProb(text or NO_ANSWER, float(probs[number])),),
+            (answer,),
             float(1 - f1[number]),
             not is_exact[number],
         )
@@ -55,7 +59,9 @@ def _find_prob(span, starts, ends, has_answer: bool) -> float:
     """Return the probability of a span in its window, or of no answer in the window for it."""
     window = span.example if has_answer else span.null_example
     first, last = span.tokens if has_answer else (0, 0)
-    log_prob = log_softmax(starts[window])[first] + log_softmax(ends[window])[last]
+    start_log_probs = log_softmax(starts[window])
+    end_log_probs = log_softmax(ends[window])
+    log_prob = start_log_probs[first] + end_log_probs[last]
     return float(np.exp(log_prob))
 
 
@@ -79,4 +85,5 @@ def _cut_context(record: Question, span, predicted: str) -> tuple[TextPiece, ...
 
     if start == end:
         return TextPiece(before), TextPiece(after)
-    return TextPiece(before), TextPiece(context[start:end], "predicted"), TextPiece(after)
+    span = TextPiece(context[start:end], "predicted")
+    return TextPiece(before), span, TextPiece(after)

@@ -58,8 +58,10 @@ def read_squad(path: str | os.PathLike, options: ColumnOptions = NO_OPTIONS) -> 
             "text_pair_column, label_column and no_header"
         )
     bounds.check_size(path, _LARGEST_FILE)
-    articles = js.parse(read_text(path), js.ANYTHING, str(path), _FORMAT)
-    questions = _read_articles(_get_field(articles, "data", list, str(path)), str(path))
+    name = str(path)
+    data = js.parse(read_text(path), js.ANYTHING, name, _FORMAT)
+    articles = _get_field(data, "data", list, name)
+    questions = _read_articles(articles, name)
     if not questions:
         raise ValueError(f"{path}: expected questions, got none")
     return questions
@@ -86,7 +88,8 @@ def take_questions(data, name: str, options: ColumnOptions = NO_OPTIONS) -> list
         elif isinstance(row, dict):
             row = {renamed.get(key, key): value for key, value in row.items()}
             context = _get_field(row, "context", str, location)
-            questions.append(_read_question(_convert_row(row, location), context, location))
+            converted = _convert_row(row, location)
+            questions.append(_read_question(converted, context, location))
         else:
             raise ValueError(
                 f"{location}: expected a dict with the keys question, context and answers, got "

@@ -68,7 +68,8 @@ def encode_squad(
             after = [*context.ids[start:end], tokenizer.sep_id]
             ids.append(before + after)
             segments.append(_number_segments(tokenizer, before, after))
-            notes.append(ContextWindow(number, len(before), context.offsets[start:end]))
+            offsets = context.offsets[start:end]
+            notes.append(ContextWindow(number, len(before), offsets))
 
     _warn_of_losses(records, questions, dropped)
     starts = [first for first, _ in labels]
@@ -84,7 +85,8 @@ def _begin_with_question(tokenizer, question: Encoding) -> list[int]:
 
 def _number_segments(tokenizer, before: list[int], after: list[int]) -> list[int]:
     """Return the segments of the question's tokens, and of those after it."""
-    return [0] * len(before) + [tokenizer.second_segment] * len(after)
+    second = tokenizer.second_segment
+    return [0] * len(before) + [second] * len(after)
 
 
 def _encode_plainly(tokenizer, texts: Sequence[str]) -> Sequence[Encoding]:
@@ -189,12 +191,14 @@ def find_best_answers(
     """
     best: dict[int, Span] = {}
     null: dict[int, tuple[float, int]] = {}  # the smallest sum at [CLS], and its example
-    for example, (window, start, end) in enumerate(zip(notes, starts, ends, strict=True)):
+    windows_with_logits = zip(notes, starts, ends, strict=True)
+    for example, (window, start, end) in enumerate(windows_with_logits):
         number = window.record
         no_answer = float(start[0] + end[0]), example
         null[number] = min(no_answer, null.get(number, no_answer))
 
-        span = _find_window_span(records[number].context, example, window, start, end, longest)
+        context = records[number].context
+        span = _find_window_span(context, example, window, start, end, longest)
         if number not in best or span.logit > best[number].logit:
             best[number] = span
 
@@ -202,7 +206,8 @@ def find_best_answers(
     for number in range(len(records)):
         span = best[number]
         null_logit, null_example = null[number]
-        spans.append(span._replace(odds=null_logit - span.logit, null_example=null_example))
+        odds = null_logit - span.logit
+        spans.append(span._replace(odds=odds, null_example=null_example))
     return spans
 
 
@@ -265,7 +270,8 @@ class Answering(Task):
         odds = None
         if not all(answers):
             odds = [span.odds for span in spans]
-        compared = metrics.compare_answers(answers, [span.text for span in spans], odds)
+        predicted = [span.text for span in spans]
+        compared = metrics.compare_answers(answers, predicted, odds)
         return Scores(compared, metrics.compute_squad)
 
     def pair_predictions(self, records, examples, outputs, labels) -> tuple[list, list]:

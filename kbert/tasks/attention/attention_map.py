@@ -80,7 +80,9 @@ class AttentionMap:
         A token is given by its index, or as text if it occurs once.
         """
         weights = self.mean(layer, head)
-        return float(weights[self._index(token), self._index(other)])
+        position = self._index(token)
+        other_position = self._index(other)
+        return float(weights[position, other_position])
 
     def statistics(self) -> list[HeadStatistics]:
         """Return statistics of each head: entropy, distance, and the target of its attention.
@@ -93,13 +95,17 @@ class AttentionMap:
     def _index(self, token: int | str) -> int:
         if isinstance(token, str):
             return self._find(token)
-        if not isinstance(token, (int, np.integer)) or not 0 <= token < len(self.tokens):
+        is_number = isinstance(token, (int, np.integer))
+        if not is_number or not 0 <= token < len(self.tokens):
             raise ValueError(f"token must be a position 0 … {len(self.tokens) - 1}, got {token!r}")
         return int(token)
 
     def _find(self, token: str) -> int:
         """Return the index of a token that occurs once."""
-        indices = [index for index, text in enumerate(self.tokens) if text == token]
+        indices = []
+        for index, text in enumerate(self.tokens):
+            if text == token:
+                indices.append(index)
         if len(indices) == 1:
             return indices[0]
         where = f"places {indices}: give the place" if indices else "none of them"
@@ -130,14 +136,16 @@ class AttentionMap:
 
         check_choice(special, SPECIAL, "special")
         path = check_new_file(path, PICTURES)
-        weights, tokens = self.mean(layer, head), self.tokens
-        plain = [index for index in range(len(tokens)) if index not in self.special]
+        weights = self.mean(layer, head)
+        tokens = self.tokens
+        plain = self._list_plain_tokens()
         plain_weights = weights[np.ix_(plain, plain)]
         top = None
         if plain and special != "whole":
             top = float(plain_weights.max())
         if plain and special == "hidden":
-            weights, tokens = plain_weights, [tokens[index] for index in plain]
+            weights = plain_weights
+            tokens = [tokens[index] for index in plain]
 
         layers = self.layers if layer is None else (layer,)
         heads = self.heads if head is None else (head,)
@@ -180,7 +188,8 @@ class AttentionMap:
         if path.suffix.lower() == NUMBERS:
             self._write_numbers(path)
         else:
-            kbert.explore(self, path, start=self.address(layer, head, special))
+            start = self.address(layer, head, special)
+            kbert.explore(self, path, start=start)
         return path
 
     def _write_numbers(self, path: Path) -> None:
@@ -222,9 +231,19 @@ class AttentionMap:
 
     def _find_telling_token(self, layer: int, head: int) -> int:
         """Return which token gives the largest weight to a token that is not special."""
-        plain = [index for index in range(len(self.tokens)) if index not in self.special]
-        weights = self.mean(layer, head)[np.ix_(plain, plain)]
-        return plain[int(weights.max(axis=1).argmax())]
+        plain = self._list_plain_tokens()
+        weights = self.mean(layer, head)
+        plain_weights = weights[np.ix_(plain, plain)]
+        largest = plain_weights.max(axis=1)
+        return plain[int(largest.argmax())]
+
+    def _list_plain_tokens(self) -> list[int]:
+        """Return the indices of the tokens that are not special."""
+        plain = []
+        for index in range(len(self.tokens)):
+            if index not in self.special:
+                plain.append(index)
+        return plain
 
     def _repr_html_(self) -> str:
         return kbert.explore(self, start=self.address())._repr_html_()

@@ -52,7 +52,8 @@ def _draw_weights(figure, axes, weights: np.ndarray, top: float | None) -> None:
     if largest > scale.vmax:
         label += f"\n(grey: above {top:.2g}, up to {largest:.2g})"
         extend = "max"
-    figure.colorbar(image, ax=axes, label=label, shrink=0.7, aspect=30, pad=0.02, extend=extend)
+    looks = {"shrink": 0.7, "aspect": 30, "pad": 0.02}
+    figure.colorbar(image, ax=axes, label=label, extend=extend, **looks)
 
 
 def _name_tokens(axes, tokens: list[str], cell: float) -> None:
@@ -75,6 +76,7 @@ def _write_title(figure, title: str, font_size: float) -> None:
     """Write the text, cut to the figure's width, and the caption below."""
     text, _, caption = title.rpartition("\n")
     letters = int(72 * figure.get_figwidth() / (0.62 * font_size))
-    lines = [printable.cut(" ".join(text.split()), letters), caption]
+    text = " ".join(text.split())
+    lines = [printable.cut(text, letters), caption]
     shown = "\n".join(line for line in lines if line)
     figure.suptitle(shown, fontsize=font_size, parse_math=False)

@@ -79,13 +79,16 @@ def attention(
     def make_map(index: int, encoding: Encoding, outputs: list[np.ndarray]) -> AttentionMap:
         size = len(encoding)
         shown_heads = slice(heads[0] - 1, heads[-1])
-        weights = [probs[shown_heads, :size, :size] for probs in outputs[: len(layers)]]
+        num_maps = len(layers)
+        weights = [probs[shown_heads, :size, :size] for probs in outputs[:num_maps]]
         queries = keys = None
         if with_queries:
-            projections = [
-                array[:size, shown_heads].swapaxes(0, 1) for array in outputs[len(layers) :]
-            ]
-            queries, keys = _stack(projections[::2]), _stack(projections[1::2])
+            projections = []
+            for array in outputs[num_maps:]:
+                by_head = array[:size, shown_heads].swapaxes(0, 1)
+                projections.append(by_head)
+            queries = _stack(projections[::2])
+            keys = _stack(projections[1::2])
 
         text = first[index] if second is None else f"{first[index]} / {second[index]}"
         return AttentionMap(

@@ -73,8 +73,9 @@ class Attribution:
     def words(self) -> list[WordScore]:
         """Return the words of the text, in its order, each with the sum of its tokens' scores."""
         scores: dict[tuple, WordScore] = {}
-        columns = zip(self.scores, self.offsets, self.segments, self.word_ids, strict=True)
-        for score, (start, end), text, word in columns:
+        columns = (self.scores, self.offsets, self.segments, self.word_ids)
+        for score, offsets, text, word in zip(*columns, strict=True):
+            start, end = offsets
             if word is None or start == end:
                 continue
             empty = WordScore("", 0.0, text, start, end)
@@ -133,15 +134,19 @@ class Attribution:
 
     def to_dict(self) -> dict:
         """Return every attribute, and the words, for JSON."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        words = [dataclasses.asdict(word) for word in self.words()]
-        return values | {"scores": self.scores.tolist(), "words": words}
+        values = {}
+        for field in dataclasses.fields(self):
+            values[field.name] = getattr(self, field.name)
+        values["scores"] = self.scores.tolist()
+        values["words"] = [dataclasses.asdict(word) for word in self.words()]
+        return values
 
     def _spans(self) -> list[list[coloured_text.Span]]:
         tokens: list[list] = [[] for _ in self.texts]
         columns = (self.segments, self.word_ids, self.offsets, self.tokens, self.scores)
-        for text, word, (start, end), token, score in zip(*columns, strict=True):
+        for text, word, offsets, token, score in zip(*columns, strict=True):
             if word is not None:
+                start, end = offsets
                 tokens[text].append((start, end, token, float(score)))
         spans = []
         for text_tokens, characters in zip(tokens, self.texts, strict=True):
@@ -149,7 +154,10 @@ class Attribution:
         return spans
 
     def _repr_html_(self) -> str:
-        return coloured_text.write_fragment(self.title(), self.notes(), self._spans())
+        title = self.title()
+        notes = self.notes()
+        spans = self._spans()
+        return coloured_text.write_fragment(title, notes, spans)
 
     def __repr__(self) -> str:
         return f"Attribution({len(self.tokens)} tokens; {self.summary()})"

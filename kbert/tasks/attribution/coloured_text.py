@@ -14,7 +14,8 @@ from kbert.io import palette, printable
 from kbert.io.file_kinds import PAGE_MARK
 
 # for and against; told apart by the colour-blind too
-BLUE, ORANGE = palette.read_rgb(palette.BLUE.light), palette.read_rgb(palette.ORANGE.light)
+BLUE = palette.read_rgb(palette.BLUE.light)
+ORANGE = palette.read_rgb(palette.ORANGE.light)
 _FIGURE = "margin: 0; max-width: 48rem; font: 1rem/1.9 system-ui, sans-serif"
 _COLOUR = "background: rgb({} {} {} / {})"
 _TOKEN = "border-radius: 0.2rem; padding: 0.1rem 0; "
@@ -85,14 +86,16 @@ def split_text(
     one character, are one span. If the text was truncated, an ellipsis shows it.
     """
     groups = _join_overlapping(tokens)
-    largest = max((abs(group.score) for group in groups), default=0.0) or 1.0
+    sizes = [abs(group.score) for group in groups]
+    largest = max(sizes, default=0.0) or 1.0
     spans = []
     done = 0
     for group in groups:
         if group.start > done:
             spans.append(Span(text[done : group.start]))
         piece = text[group.start : group.end]
-        spans.append(Span(piece, group.tokens, group.score, group.score / largest))
+        strength = group.score / largest
+        spans.append(Span(piece, group.tokens, group.score, strength))
         done = group.end
 
     rest = text[done:]
@@ -110,8 +113,10 @@ def _join_overlapping(tokens: Sequence[tuple[int, int, str, float]]) -> list[_Gr
         group = _Group(start, end, (token,), score)
         if groups and start < groups[-1].end:
             before = groups.pop()
+            last = max(end, before.end)
             names = (*before.tokens, token)
-            group = _Group(before.start, max(end, before.end), names, before.score + score)
+            total = before.score + score
+            group = _Group(before.start, last, names, total)
         groups.append(group)
     return groups
 

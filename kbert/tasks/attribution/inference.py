@@ -94,7 +94,10 @@ def attribute(
     states, attended = _embed(bert, [encoding.ids, baseline_ids], encoding.segment_ids)
     function, outputs = _get_target(bert, similar_to is not None, value)
     name, arguments = _choose(bert, outputs, states, attended, target, similar_to, position)
-    integral = integrate(function, states[0], states[1], [attended, *arguments], steps)
+    text_states = states[0]
+    baseline_states = states[1]
+    arguments = [attended, *arguments]
+    integral = integrate(function, text_states, baseline_states, arguments, steps)
     scores = integral.attributions[: len(encoding)].sum(axis=1)
     return Attribution(
         encoding.tokens,
@@ -222,11 +225,13 @@ def _choose(
     index = np.array(position, "int32")
     answers = _predict(outputs, states[:1], attended, index)
     number = targets.find_token(tokenizer, target, answers)
-    return tokenizer.token_of(number), [index, np.array(number, "int32")]
+    name = tokenizer.token_of(number)
+    return name, [index, np.array(number, "int32")]
 
 
 def _predict(outputs: targets.Target, states, attended, *position) -> np.ndarray:
     """Return the answers for one text."""
-    arguments = [ops.convert_to_tensor(array) for array in (states, attended[None], *position)]
+    arrays = (states, attended[None], *position)
+    arguments = [ops.convert_to_tensor(array) for array in arrays]
     answers = outputs.answers(*arguments)
     return ops.convert_to_numpy(ops.stop_gradient(answers))[0]

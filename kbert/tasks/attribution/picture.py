@@ -57,7 +57,8 @@ def draw(title: str, notes: list[str], texts: list[list[Span]], path: Path) -> N
 
         for number, note in enumerate(note_lines):
             y = _MARGIN + _NOTE_LINE * (len(note_lines) - 1 - number)
-            _write(figure, _MARGIN, y, note, fontsize=_NOTE, color=palette.DIM.light)
+            looks = {"fontsize": _NOTE, "color": palette.DIM.light}
+            _write(figure, _MARGIN, y, note, **looks)
 
 
 def _describe_strongest(texts: list[list[Span]]) -> str:
@@ -71,8 +72,13 @@ def _describe_strongest(texts: list[list[Span]]) -> str:
 def _write(figure, left: float, y: float, text: str, **font) -> None:
     """Write a line at a place in inches, from the lower left corner."""
     width, height = figure.get_size_inches()
-    font = {"fontsize": _POINTS, "color": palette.INK.light, "va": "center_baseline"} | font
-    figure.text(left / width, y / height, text, parse_math=False, **font)
+    looks = {
+        "fontsize": _POINTS,
+        "color": palette.INK.light,
+        "va": "center_baseline",
+    }
+    looks |= font
+    figure.text(left / width, y / height, text, parse_math=False, **looks)
 
 
 def _draw_box(figure, piece: _Piece, y: float) -> None:
@@ -84,7 +90,8 @@ def _draw_box(figure, piece: _Piece, y: float) -> None:
     sides = piece.width / width, 0.8 * _LINE / height
     red, green, blue = (channel / 255 for channel in piece.span.colour)
     colour = red, green, blue, piece.span.opacity
-    figure.add_artist(Rectangle(corner, *sides, facecolor=colour, linewidth=0))
+    box = Rectangle(corner, *sides, facecolor=colour, linewidth=0)
+    figure.add_artist(box)
 
 
 def _lay_out(texts: list[list[Span]]) -> tuple[list[_Piece], int]:
@@ -134,7 +141,8 @@ def _measure(text: str) -> float:
 
     def extent(text: str) -> float:
         plain = text.replace("$", r"\$")  # no formula
-        path = TextPath((0, 0), plain, size=_POINTS, prop=FontProperties(family="DejaVu Sans"))
+        font = FontProperties(family="DejaVu Sans")
+        path = TextPath((0, 0), plain, size=_POINTS, prop=font)
         return float(path.get_extents().width)
 
     return (extent(f"|{text}|") - extent("||")) / 72

@@ -67,16 +67,20 @@ def build_masked(model: keras.Model, activation: str) -> Target:
     token_table = model.get_layer(names.TOKEN_EMBEDDING)
 
     def answers(states, mask, position):
-        x = ops.take(_run(rest, states, mask), position, axis=1)  # (K, H)
+        outputs = _run(rest, states, mask)
+        x = ops.take(outputs, position, axis=1)  # (K, H)
+        x = ops.expand_dims(x, 1)
+        x = norm(dense(x))
         table = ops.convert_to_tensor(token_table.embeddings)
-        logits = similarity([norm(dense(ops.expand_dims(x, 1))), table])
+        logits = similarity([x, table])
         return _activate(logits[:, 0], activation)
 
     variables = {}  # by id: layers share some
     for layer in (rest, dense, norm, similarity, token_table):
         for variable in layer.variables:
             variables[id(variable)] = variable
-    return Target(answers, _take, list(variables.values()), [_NUMBER, _NUMBER])
+    shared = list(variables.values())
+    return Target(answers, _take, shared, [_NUMBER, _NUMBER])
 
 
 def build_cosine(model: keras.Model, settings: SentenceSettings) -> Target:
@@ -85,7 +89,8 @@ def build_cosine(model: keras.Model, settings: SentenceSettings) -> Target:
     rest = cut_after_embeddings(model, pooled[:, : settings.dimensions])
     width = rest.output.shape[-1]
     answers = functools.partial(_run, rest)
-    return Target(answers, _cosine, rest.variables, [((width,), "float32")])
+    embedding = ((width,), "float32")
+    return Target(answers, _cosine, rest.variables, [embedding])
 
 
 def _take(answers, number):
@@ -93,7 +98,9 @@ def _take(answers, number):
 
 
 def _cosine(a, b):
-    return ops.sum(a * b, axis=-1) / (ops.norm(a, axis=-1) * ops.norm(b))
+    product = ops.sum(a * b, axis=-1)
+    norms = ops.norm(a, axis=-1) * ops.norm(b)
+    return product / norms
 
 
 def _run(rest: keras.Model, states, mask):
@@ -163,7 +170,10 @@ def find_token(tokenizer: Tokenizer, target: str | None, answers: np.ndarray) ->
 def find_mask(tokenizer: Tokenizer, encoding: Encoding, mask: int) -> int:
     """Return the position of a text's [MASK] number `mask`, from 1."""
     token = tokenizer.token_of(tokenizer.mask_id)
-    positions = [n for n, number in enumerate(encoding.ids) if number == tokenizer.mask_id]
+    positions = []
+    for position, number in enumerate(encoding.ids):
+        if number == tokenizer.mask_id:
+            positions.append(position)
     if not positions:
         raise ValueError(
             f"text must have a {token} for a model with the head 'pretraining', got none in its "

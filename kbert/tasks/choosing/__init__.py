@@ -137,9 +137,11 @@ def _list_choices(row: TableRow) -> list:
     if isinstance(cells[0], list):
         cells = cells[0]
 
-    count = len(cells)
-    while count and (cells[count - 1] is None or not str(cells[count - 1]).strip()):
-        count -= 1
+    count = 0
+    for number, cell in enumerate(cells, start=1):
+        is_empty = cell is None or not str(cell).strip()
+        if not is_empty:
+            count = number
     return cells[:count]
 
 
@@ -205,12 +207,14 @@ class Choosing(Task):
             return {"accuracy": metrics.accuracy(gold, predicted)}
 
         gold = np.array(examples.labels[CLASSIFIER])
-        predicted = np.array([int(logits.argmax()) for logits in outputs[CLASSIFIER]])
+        best = [int(logits.argmax()) for logits in outputs[CLASSIFIER]]
+        predicted = np.array(best)
         return Scores((gold, predicted), compute)
 
     def find_baseline(self, train, dev: Sequence[Question]) -> Baseline:
         """Return that of chance."""
-        chance = sum(1 / len(record.choices) for record in dev) / len(dev)
+        chances = [1 / len(record.choices) for record in dev]
+        chance = sum(chances) / len(dev)
         return Baseline("accuracy", chance, "a choice by chance")
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:

@@ -67,11 +67,16 @@ def choose(
     check_text(start, "start")
     require_two_segments(bert, "choose")
 
-    prompts, second_texts = [prompt] * len(texts), join_start(start, texts)
+    prompts = [prompt] * len(texts)
+    second_texts = join_start(start, texts)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=False)
     logits = compute_logits(
         bert, "choose", "choice", names.CLASSIFIER, prompts, second_texts, options
     )
     probabilities = softmax(logits[:, 0])
     order = np.argsort(-probabilities, kind="stable")
-    return [Choice(int(n), texts[n], float(probabilities[n])) for n in order]
+    ranked = []
+    for number in order:
+        probability = float(probabilities[number])
+        ranked.append(Choice(int(number), texts[number], probability))
+    return ranked

@@ -155,7 +155,10 @@ def classify(
     results = []
     for row in function(logits):
         order = np.argsort(-row, kind="stable")
-        results.append([result(labels[n], float(row[n])) for n in order])
+        ranked = []
+        for number in order:
+            ranked.append(result(labels[number], float(row[number])))
+        results.append(ranked)
     # `Value` is not in the annotation: programs that classify would have to rule it out
     return results[0] if is_single else results
 

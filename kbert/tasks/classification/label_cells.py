@@ -56,7 +56,10 @@ def split_cells(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
         ValueError: a cell that may be split in several ways, or in none.
     """
     lists = [_open_list(cell) for cell in cells]
-    texts = [cell for cell, values in zip(cells, lists, strict=True) if values is None]
+    texts = []
+    for cell, values in zip(cells, lists, strict=True):
+        if values is None:
+            texts.append(cell)
     if not texts:
         return [values or [] for values in lists]
 
@@ -96,7 +99,9 @@ def _open_list(cell: Cell) -> list | None:
     if text in ("set()", "frozenset()"):  # as Python writes an empty one
         return []
     ends = text[:1] + text[-1:]
-    return _parse_list(text, cell.location) if ends in ("[]", "{}", "()") else None
+    if ends not in ("[]", "{}", "()"):
+        return None
+    return _parse_list(text, cell.location)
 
 
 def _parse_list(text: str, location: str) -> list | None:
@@ -130,7 +135,9 @@ def _parse_literal(text: str) -> list | None:
         if not isinstance(values, (list, tuple, set)):
             continue
         if all(isinstance(value, (str, int, float)) for value in values):
-            return sorted(values, key=str) if isinstance(values, set) else list(values)
+            if isinstance(values, set):
+                return sorted(values, key=str)
+            return list(values)
     return None
 
 
@@ -181,7 +188,8 @@ def _parse_truth(text: str) -> str | bool:
 
 
 def _split_at(separator: str, cell: Cell) -> list[str]:
-    labels = [label.strip() for label in cell.value.split(separator)]
+    pieces = cell.value.split(separator)
+    labels = [label.strip() for label in pieces]
     if "" in labels:
         between = "commas" if separator == "," else repr(separator)
         raise ValueError(
@@ -206,8 +214,13 @@ def _find_separator(cells: Sequence[Cell], known: Sequence[str]) -> str | None:
     if candidates[:1] == [","]:
         texts = []
         for cell in cells:
-            texts += [text.strip() for text in cell.value.split(",")]
-        further = [separator for separator in candidates[1:] if _separates(separator, texts)]
+            pieces = cell.value.split(",")
+            texts += [text.strip() for text in pieces]
+
+        further = []
+        for separator in candidates[1:]:
+            if _separates(separator, texts):
+                further.append(separator)
         candidates = [",", *further]
 
     if len(candidates) > 1:
@@ -241,9 +254,11 @@ def _separates(mark: str, texts: Sequence[str]) -> bool:
 
 def _warn_of_words(texts: Sequence[str], source: str) -> None:
     """Warn of texts that may be several labels each: most of their words are in other texts too."""
-    words = {text: set(_WORD.findall(text)) for text in set(texts)}
+    words = {}
+    for text in set(texts):
+        words[text] = set(_WORD.findall(text))
     counts = Counter(itertools.chain.from_iterable(words.values()))
-    several = sorted(text for text, terms in words.items() if len(terms) > 1)
+    several = [text for text in sorted(words) if len(words[text]) > 1]
     shared = []
     for text in several:
         if any(counts[word] > 1 for word in words[text]):

@@ -60,8 +60,11 @@ def read_label_sets(
             data_of(cells[0].location),
             cells[0].value,
         )
-    labels = tuple(names.all) or tuple(str(number) for number in range(count))
-    return [_read_flags(values, labels) for values in lists], labels
+    labels = tuple(names.all)
+    if not labels:
+        labels = tuple(str(number) for number in range(count))
+    flags = [_read_flags(values, labels) for values in lists]
+    return flags, labels
 
 
 def _read_flags(values: list, labels: Sequence[str]) -> tuple[str, ...]:
@@ -128,7 +131,8 @@ def _count_flags(lists: Sequence[list], names: LabelNames) -> int | None:
     """Return the number of labels if each list has a 0 or a 1 for each of them; else None."""
     flag_lists = [values for values in lists if values]
     widths = {len(values) for values in flag_lists}
-    if len(widths) != 1 or not all(are_flags(values) for values in flag_lists):
+    have_flags = all(are_flags(values) for values in flag_lists)
+    if len(widths) != 1 or not have_flags:
         return None
     (count,) = widths
     if count == 1 or (names.all and count != len(names.all)):
@@ -153,7 +157,8 @@ def _refuse_flags(cells: Sequence[Cell], lists: Sequence[list], names: LabelName
     if not all(are_flags(values) for values in lists):
         return
     if not names.all and all(len(values) == 1 for values in lists):
-        where, column = data_of(cells[0].location), cells[0].column
+        where = data_of(cells[0].location)
+        column = cells[0].column
         raise ValueError(
             f'{where}: "{column}" must have any number of labels, got a single 0 or 1 in each row. '
             "If there is such a column for each label, name them: "
@@ -198,7 +203,8 @@ def _may_number_a_label(value, is_in_column: bool) -> bool:
 def _differ_in_order_only(label_sets: Sequence[tuple[str, ...]]) -> bool:
     """Return whether all texts have the same labels, in orders that must mean something."""
     different = {labels for labels in label_sets if labels}
-    return len(different) > 1 and len({frozenset(labels) for labels in different}) == 1
+    unordered = {frozenset(labels) for labels in different}
+    return len(different) > 1 and len(unordered) == 1
 
 
 def _repeats(values: Sequence) -> bool:

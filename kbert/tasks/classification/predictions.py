@@ -33,7 +33,8 @@ def describe_classes(
         right = name_classes(probs, gold[number], labels)
         answer = name_classes(probs, predicted[number], labels)
         is_wrong = bool(gold[number] != predicted[number])
-        examples.append(make_example(records[number], right, answer, losses[number], is_wrong))
+        example = make_example(records[number], right, answer, losses[number], is_wrong)
+        examples.append(example)
 
     counts = count_confusions(gold, predicted, labels)
     return Predictions(len(gold), examples=examples, **counts)
@@ -48,7 +49,8 @@ def describe_numbers(
     for number in pick_worst(errors):
         right = (AnswerProb(f"{gold[number]:.4g}"),)
         answer = (AnswerProb(f"{predicted[number]:.4g}"),)
-        examples.append(make_example(records[number], right, answer, errors[number], True))
+        example = make_example(records[number], right, answer, errors[number], True)
+        examples.append(example)
 
     points = pick_points(gold, predicted)
     return Predictions(len(gold), points=points, examples=examples, error="absolute error")
@@ -88,7 +90,9 @@ def _name_labels(labels: Sequence[str], holds: np.ndarray, probs: np.ndarray) ->
     if not numbers:
         return (AnswerProb("no label"),)
 
-    answers = [AnswerProb(labels[number], float(probs[number])) for number in numbers[:_MOST_NAMED]]
+    answers = []
+    for number in numbers[:_MOST_NAMED]:
+        answers.append(AnswerProb(labels[number], float(probs[number])))
     if len(numbers) > _MOST_NAMED:
         answers.append(AnswerProb(f"{len(numbers) - _MOST_NAMED} more"))
     return tuple(answers)

@@ -90,7 +90,10 @@ def find_columns(
 
 def _find_texts(roles: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the columns of texts, in pairs where there are two; "text" goes first."""
-    texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(roles)]
+    texts: list[tuple[str, ...]] = []
+    for pair in PAIRS:
+        if set(pair) <= set(roles):
+            texts.append(pair)
     if not texts:
         texts = [(name,) for name in _find_first(roles, TEXTS, MORE_TEXTS)]
     with_text = [columns for columns in texts if "text" in columns]
@@ -143,7 +146,8 @@ def _refuse_width(location: str, count: int) -> NoReturn:
 def _refuse_numbers(lines: Sequence[Row]) -> None:
     """Raise a ValueError where one of two columns of texts has only numbers."""
     location, _ = lines[0]
-    if all(parse_number(cell) is not None for cell in _list_column(lines, 1)):
+    second_column = _list_column(lines, 1)
+    if all(parse_number(cell) is not None for cell in second_column):
         raise ValueError(
             f"{location}: {EXPECTED}, got only numbers in column 2. If they are the labels, give "
             f"{_number_options('1', '2')}. If a number has a decimal comma, write a point"
@@ -186,12 +190,14 @@ def refuse_weight(row: TableRow, *, labels_are_classes: bool = True) -> None:
 
     A tuple's second cell is then no text, or the last one, the number of a class, is a float.
     """
-    if not row.layout.is_of_tuples or len(row.layout.columns.texts) < 2:
+    layout = row.layout
+    if not layout.is_of_tuples or len(layout.columns.texts) < 2:
         return
     _, second, last = row.cells
     if isinstance(last, str) or parse_number(last) is None:
         return
-    if not isinstance(second, str) or (labels_are_classes and isinstance(last, float)):
+    is_weight = labels_are_classes and isinstance(last, float)
+    if is_weight or not isinstance(second, str):
         raise ValueError(f"{row.location}: {_describe_weights(f'{last} after {second!r:.40}')}")
 
 
@@ -232,7 +238,8 @@ def has_no_consensus(row: TableRow) -> bool:
     if label is None or "-" not in row.cells:
         return False
     names = [str(name).strip().lower() for name in row.layout.names]
-    if names[label] not in ("label", "gold_label") or "gold_label" not in names:
+    is_label = names[label] in ("label", "gold_label")
+    if not is_label or "gold_label" not in names:
         return False
     return row.cells[names.index("gold_label")] == "-"
 

@@ -85,7 +85,10 @@ def finish_classes(records: LabelledRecords, layout: TableLayout, options: Colum
         records.labels = _name_label_columns(layout)
         return
 
-    labels = {record.label for record in records if isinstance(record.label, str)}
+    labels = set()
+    for record in records:
+        if isinstance(record.label, str):
+            labels.add(record.label)
     numbers = {label for label in labels if _NUMBER.fullmatch(label)}
     whole = {label for label in numbers if _WHOLE.fullmatch(label)}
     if whole == numbers and not records.labels:
@@ -110,12 +113,14 @@ def make_numbered(row: TableRow) -> Labelled | None:
         return None
     refuse_weight(row, labels_are_classes=False)
     text, pair = read_texts(row)
-    return Labelled(text, _read_number(row), pair, row.location, read_weight(row))
+    number = _read_number(row)
+    return Labelled(text, number, pair, row.location, read_weight(row))
 
 
 def _read_number(row: TableRow) -> float:
     column = cast(int, row.layout.columns.label)
-    value, title = row.cells[column], row.layout.titles[column]
+    value = row.cells[column]
+    title = row.layout.titles[column]
     names = row.layout.class_names
     if names and _are_numbers(names):
         value = label_of(value, title, row.location, names)
@@ -152,11 +157,14 @@ def make_with_cell(row: TableRow) -> Labelled | None:
         return None
     refuse_weight(row)
     text, pair = read_texts(row)
+    location = row.location
     column = row.layout.columns.label
     if column is None:
-        return Labelled(text, tuple(read_flags(row)), pair, row.location, read_weight(row))
-    cell = Cell(row.cells[column], row.layout.titles[column], row.location)
-    return Labelled(text, cell, pair, row.location, read_weight(row))
+        flags = tuple(read_flags(row))
+        return Labelled(text, flags, pair, location, read_weight(row))
+    title = row.layout.titles[column]
+    cell = Cell(row.cells[column], title, location)
+    return Labelled(text, cell, pair, location, read_weight(row))
 
 
 def finish_label_sets(
@@ -223,7 +231,8 @@ def check_texts(record: Labelled, first: Labelled, location: str) -> None:
 
 
 def _name_label_columns(layout: TableLayout) -> tuple[str, ...]:
-    return tuple(str(layout.names[column]).strip() for column in layout.columns.labels)
+    names = [layout.names[column] for column in layout.columns.labels]
+    return tuple(str(name).strip() for name in names)
 
 
 def check_repeated_labels(
@@ -240,7 +249,8 @@ def check_repeated_labels(
         return
 
     label = cast(int, layout.columns.label)
-    used = [layout.names[column] for column in (*layout.columns.texts, label)]
+    columns = (*layout.columns.texts, label)
+    used = [layout.names[column] for column in columns]
     are_numbers = all(re.fullmatch(r"-?[\d.]+", label) for label in labels)
     regress = ". If the labels are amounts, take the task regress" if are_numbers else ""
     raise ValueError(
@@ -283,12 +293,17 @@ def warn_of_header(
 
     counts = Counter(labels)
     is_alone = all(counts[label] == 1 for label in labels_of_first)
-    further = [count for label, count in counts.items() if label not in labels_of_first]
+    further = []
+    for label, count in counts.items():
+        if label not in labels_of_first:
+            further.append(count)
     if not is_alone or not further or min(further) == 1:
         return
 
     first = records[0]
-    texts = [first.text] if first.pair is None else [first.text, first.pair]
+    texts = [first.text]
+    if first.pair is not None:
+        texts.append(first.pair)
     header_layout = dataclasses.replace(layout, has_header=True)
     _logger.warning(
         "%s: the label %s occurs in this line alone. If the line is a header, give %s",

@@ -40,7 +40,8 @@ class Classification(Task):
 
     def labels(self, records: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training data, see `sort_labels`; two or more."""
-        labels = list_labels([record.label for record in records], records[0].location)
+        names = [record.label for record in records]
+        labels = list_labels(names, records[0].location)
         return sort_labels(labels, getattr(records, "labels", None))
 
     def check_labels(self, records: Sequence[Labelled], labels: Sequence[str]) -> None:
@@ -53,7 +54,8 @@ class Classification(Task):
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """accuracy, matthews, and f1: of the positive label if there is one, else the mean."""
         gold = np.array(examples.labels[CLASSIFIER])
-        predicted = np.array([int(row.argmax()) for row in outputs[CLASSIFIER]])
+        best = [int(logits.argmax()) for logits in outputs[CLASSIFIER]]
+        predicted = np.array(best)
         positive = self.find_positive(labels)
         f1 = metrics.macro_f1
         if positive is not None:
@@ -106,7 +108,8 @@ class Classification(Task):
         return find_majority(known, right, "label")
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
-        gold, logits = np.array(examples.labels[CLASSIFIER]), np.stack(outputs[CLASSIFIER])
+        gold = np.array(examples.labels[CLASSIFIER])
+        logits = np.stack(outputs[CLASSIFIER])
         return describe_classes(records, gold, logits, labels)
 
 
@@ -137,7 +140,8 @@ class Regression(Task):
     def scores(self, records, examples: Examples, outputs, labels) -> Scores:
         """pearson, spearman, and the mean squared error."""
         gold = np.array(examples.labels[CLASSIFIER], np.float64)
-        predicted = np.array([float(row[0]) for row in outputs[CLASSIFIER]])
+        numbers = [float(output[0]) for output in outputs[CLASSIFIER]]
+        predicted = np.array(numbers)
         metrics.warn_of_constant(labels=gold, predictions=predicted)
 
         def compute(gold, predicted):
@@ -156,7 +160,8 @@ class Regression(Task):
 
     def describe_predictions(self, records, examples: Examples, outputs, labels) -> Predictions:
         gold = np.array(examples.labels[CLASSIFIER], np.float64)
-        return describe_numbers(records, gold, np.stack(outputs[CLASSIFIER])[:, 0])
+        predicted = np.stack(outputs[CLASSIFIER])[:, 0]
+        return describe_numbers(records, gold, predicted)
 
 
 class MultiLabel(Task):
@@ -181,7 +186,8 @@ class MultiLabel(Task):
 
     def encode(self, records, tokenizer, labels, max_length: int) -> Examples:
         """Return labels as float32 (labels,), 0 or 1, each."""
-        targets = np.zeros((len(records), len(labels)), np.float32)
+        shape = len(records), len(labels)
+        targets = np.zeros(shape, np.float32)
         for target, numbers in zip(targets, number_labels(records, labels), strict=True):
             target[numbers] = 1.0
         return encode_texts(records, tokenizer, max_length, list(targets))
@@ -237,7 +243,10 @@ def _join_labels(record: Labelled) -> str:
 
 def _name_labels(labels: Sequence[str], holds: np.ndarray) -> str:
     """Return the labels that hold, between commas."""
-    names = [label for label, does in zip(labels, holds, strict=True) if does]
+    names = []
+    for label, does_hold in zip(labels, holds, strict=True):
+        if does_hold:
+            names.append(label)
     return ", ".join(names) or "no label"
 
 
@@ -249,7 +258,9 @@ def sort_labels(labels: set[str], class_names: Sequence[str] | None) -> tuple[st
     if labels <= set(class_names or ()):
         return tuple(class_names or ())
     are_numbers = all(label.isdecimal() and label.isascii() for label in labels)
-    return tuple(sorted(labels, key=int) if are_numbers else sorted(labels))
+    if are_numbers:
+        return tuple(sorted(labels, key=int))
+    return tuple(sorted(labels))
 
 
 def number_labels(records: Sequence[Labelled], labels: Sequence[str]) -> list[list[int]]:
@@ -275,7 +286,8 @@ def encode_texts(
 
     source = data_of(records[0].location)
     ids, segments = encode_in_portions(texts, pairs or None, tokenizer, max_length, source)
-    return Examples(ids, segments, {CLASSIFIER: labels}, weights=list_weights(records))
+    weights = list_weights(records)
+    return Examples(ids, segments, {CLASSIFIER: labels}, weights=weights)
 
 
 def list_weights(records: Sequence[Labelled]) -> list[float]:

@@ -18,7 +18,9 @@ def encode_in_portions(
     `source` is the data's file or argument, for the warning. Portions of the texts bound the memory
     of the tokenizer's encodings.
     """
-    columns = [list(texts)] if not pairs else [list(texts), list(pairs)]
+    columns = [list(texts)]
+    if pairs:
+        columns.append(list(pairs))
     ids, segments = [], []
     truncated = 0
     for part in split_by_size(*columns):

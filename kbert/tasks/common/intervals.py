@@ -35,7 +35,9 @@ class Scores:
     warning: str = ""
 
     def __len__(self) -> int:
-        return len(self.columns[0]) if self.counts is None else int(self.counts.sum())
+        if self.counts is None:
+            return len(self.columns[0])
+        return int(self.counts.sum())
 
     def metrics(self) -> dict[str, float]:
         """Compute the metrics of all examples."""

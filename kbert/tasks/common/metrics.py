@@ -62,9 +62,12 @@ def matthews(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray | None 
 
 def _count_classes(gold, predicted, counts: np.ndarray | None) -> tuple[np.ndarray, ...]:
     """Count the texts of each class: correct ones, those in `gold`, those in `predicted`."""
-    classes, numbers = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
+    both = np.concatenate([gold, predicted])
+    classes, numbers = np.unique(both, return_inverse=True)
     gold, predicted = np.split(numbers, 2)
-    weights = np.ones(len(gold)) if counts is None else counts.astype(np.float64)
+    weights = np.ones(len(gold))
+    if counts is not None:
+        weights = counts.astype(np.float64)
     correct_weights = weights * (gold == predicted)
 
     num_classes = len(classes)
@@ -161,7 +164,8 @@ def entities(labels: Sequence[str]) -> set[tuple[str, int, int]]:
     inside = [(label[0], label[2:]) for label in labels]
     tags = [("O", ""), *inside, ("O", "")]
     for index, (before, tag) in enumerate(itertools.pairwise(tags)):
-        if before[0] in "BI" and tag[0] in "IE" and before[1] == tag[1]:
+        may_continue = before[0] in "BI" and tag[0] in "IE"
+        if may_continue and before[1] == tag[1]:
             continue
         if before[0] != "O":
             results.add((before[1], begin, index - 1))
@@ -175,8 +179,10 @@ def count_entities(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     for expected, answer in zip(gold, predicted, strict=True):
         if len(expected) != len(answer):
             raise ValueError(f"expected {len(expected)} labels for a sentence, got {len(answer)}")
-        expected_entities, found = entities(expected), entities(answer)
-        counts.append((len(expected_entities & found), len(expected_entities), len(found)))
+        expected_entities = entities(expected)
+        predicted_entities = entities(answer)
+        correct = expected_entities & predicted_entities
+        counts.append((len(correct), len(expected_entities), len(predicted_entities)))
     return np.array(counts)
 
 
@@ -214,7 +220,8 @@ def compare_answers(
     is no answer. None: SQuAD 1.1, each question has one. Returns exact match and F1, (N, 2). With
     `odds` also the odds, whether there is an answer, and whether the predicted one has a text.
     """
-    scores = np.array([answer_scores(*pair) for pair in zip(answers, predicted, strict=True)])
+    pairs = zip(answers, predicted, strict=True)
+    scores = np.array([answer_scores(*pair) for pair in pairs])
     if odds is None:
         return (scores,)
     has_answer = np.array([bool(texts) for texts in answers])
@@ -237,21 +244,23 @@ def compute_squad(
     if odds is None or has_answer is None or has_text is None:
         return _average_scores(raw, "exact_match", "f1")
 
-    scores = np.where(odds[:, None] > 0, ~has_answer[:, None], raw)
+    predicts_none = odds[:, None] > 0
+    scores = np.where(predicts_none, ~has_answer[:, None], raw)
     metrics = _average_scores(scores, "exact_match", "f1")
     if has_answer.any():
         metrics |= _average_scores(scores[has_answer], "HasAns_exact", "HasAns_f1")
     if not has_answer.all():
         metrics |= _average_scores(scores[~has_answer], "NoAns_exact", "NoAns_f1")
-    for name, column in (("best_exact", raw[:, 0]), ("best_f1", raw[:, 1])):
-        best, threshold = _find_threshold(column, odds, has_answer, has_text)
+    for column, name in enumerate(("best_exact", "best_f1")):
+        best, threshold = _find_threshold(raw[:, column], odds, has_answer, has_text)
         metrics |= {name: best, f"{name}_thresh": threshold}
     return metrics
 
 
 def _average_scores(scores: np.ndarray, *names: str) -> dict[str, float]:
     """Return the mean of each column, by its name."""
-    return dict(zip(names, scores.mean(0).tolist(), strict=True))
+    means = scores.mean(0).tolist()
+    return dict(zip(names, means, strict=True))
 
 
 def _find_threshold(
@@ -262,17 +271,20 @@ def _find_threshold(
     # the score of a question with its answer − its score without
     gain = np.where(has_answer, scores, -has_text.astype(float))
     without_answers = (~has_answer).sum()
-    totals = np.cumsum(np.concatenate([[without_answers], gain[order]]))
+    changes = np.concatenate([[without_answers], gain[order]])
+    totals = np.cumsum(changes)
     best = int(totals.argmax())  # the first of equals
     threshold = odds[order[best - 1]] if best else 0.0
     return float(totals[best] / len(gain)), float(threshold)
 
 
 def _compare_tokens(answer: str, predicted: str) -> float:
-    a, b = normalize_answer(answer).split(), normalize_answer(predicted).split()
+    a = normalize_answer(answer).split()
+    b = normalize_answer(predicted).split()
     if not a or not b:
         return float(a == b)
-    return _compute_f1((Counter(a) & Counter(b)).total(), len(a), len(b))
+    common = Counter(a) & Counter(b)
+    return _compute_f1(common.total(), len(a), len(b))
 
 
 def _compute_f1(correct: int, expected: int, predicted: int) -> float:

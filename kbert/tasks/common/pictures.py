@@ -30,7 +30,11 @@ def draw_figure(path: Path, font_size: float = 10.0, most_pixels: int | None = N
         "svg.hashsalt": "kbert",
         "svg.fonttype": "none" if kind == "svg" else "path",
     }
-    no_date = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    no_date = {
+        "png": {},
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+    }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # drawn as a box
         figure = Figure()
@@ -41,4 +45,6 @@ def draw_figure(path: Path, font_size: float = 10.0, most_pixels: int | None = N
             dpi = min(dpi, most_pixels / max(figure.get_size_inches()))
         file = io.BytesIO()
         figure.savefig(file, format=kind, dpi=dpi, metadata=no_date[kind])
-    write_atomically(path, mark_picture(file.getvalue(), path.suffix.lower()))
+    ending = path.suffix.lower()
+    picture = mark_picture(file.getvalue(), ending)
+    write_atomically(path, picture)

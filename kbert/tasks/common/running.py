@@ -100,7 +100,9 @@ def get_function(
     if precision is not None:
         check_choice(precision, PRECISIONS, "precision")
     with _building:
-        model = bert.model if precision is None else cast(bert, precision.removeprefix("mixed_"))
+        model = bert.model
+        if precision is not None:
+            model = cast(bert, precision.removeprefix("mixed_"))
         functions = _functions.setdefault(model, {})
         if key not in functions:
             function = compile_model(build(model))
@@ -187,7 +189,8 @@ def compute_logits(
     """Return the logits of a head's layer on the pooler, float32 (N, labels), of each text."""
     require_head(bert, task, head, [names.POOLER, layer])
     if not texts:
-        return np.zeros((0, bert.model.get_layer(layer).output.shape[-1]), "float32")
+        num_labels = bert.model.get_layer(layer).output.shape[-1]
+        return np.zeros((0, num_labels), "float32")
     logits = run_texts(
         bert,
         task,
@@ -324,7 +327,12 @@ def compile_model(model: keras.Model) -> Callable:
 
         return compute_by_jax
     if keras.backend.backend() != "tensorflow":
-        return lambda *ids: keras.tree.flatten(model.predict_on_batch(list(ids[:count])))
+
+        def compute_by_keras(*ids):
+            outputs = model.predict_on_batch(list(ids[:count]))
+            return keras.tree.flatten(outputs)
+
+        return compute_by_keras
 
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 
@@ -350,7 +358,11 @@ def pad_length(bert: Bert, tokens: int) -> int:
         return bert.spec.seq_len
     if keras.backend.backend() != "jax":
         return tokens
-    bucket = next((length for length in _LENGTHS if length >= tokens), tokens + -tokens % 256)
+    bucket = tokens + -tokens % 256
+    for length in _LENGTHS:
+        if length >= tokens:
+            bucket = length
+            break
     return min(bucket, bert.config.positions)
 
 
@@ -363,7 +375,8 @@ def _pad_count(count: int, batch_size: int) -> int:
 
 def check_ids(bert: Bert, sequences: Iterable[Sequence[int]]) -> None:
     """Raise a ValueError for a token id that the model does not have."""
-    largest = max((max(ids) for ids in sequences if ids), default=0)
+    largest_ids = [max(ids) for ids in sequences if ids]
+    largest = max(largest_ids, default=0)
     if largest >= bert.config.vocab_size:
         raise ValueError(
             f"the tokenizer's ids must be within the embedding, 0 … {bert.config.vocab_size - 1}, "
@@ -375,10 +388,13 @@ def check_ids(bert: Bert, sequences: Iterable[Sequence[int]]) -> None:
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Compute the softmax over the last axis, in float32; −inf becomes 0."""
     logits = logits.astype("float32")
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    largest = logits.max(axis=-1, keepdims=True)
+    powers = np.exp(logits - largest)
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     """Compute 1 / (1 + e^−x) in float32, without overflow."""
-    return (0.5 * (1 + np.tanh(0.5 * logits.astype("float32")))).astype("float32")
+    logits = logits.astype("float32")
+    probabilities = 0.5 * (1 + np.tanh(0.5 * logits))
+    return probabilities.astype("float32")

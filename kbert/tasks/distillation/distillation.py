@@ -148,7 +148,10 @@ def plan_distillation(
     for block in states:
         losses[names.hidden_target(block)] = HIDDEN_STATE_LOSSES[str(settings.hidden_loss)]
 
-    needed = [*compared, *(names.encoder_output(layer) for layer in sorted({*states.values()}))]
+    teacher_blocks = sorted(set(states.values()))
+    needed = list(compared)
+    for block in teacher_blocks:
+        needed.append(names.encoder_output(block))
     predictions = plan.model.training_spec.max_predictions
     batches = DistilledBatches(
         plan.batches,
@@ -224,7 +227,8 @@ def compile_teacher(
         teacher.spec, seq_len=None, max_predictions=predictions, dtype=precision
     )
     whole = build_with(spec, layers_of(teacher.model))
-    model = keras.Model(whole.inputs, [whole.get_layer(name).output for name in layers])
+    outputs = [whole.get_layer(name).output for name in layers]
+    model = keras.Model(whole.inputs, outputs)
     function = compile_model(model)
 
     def compute(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

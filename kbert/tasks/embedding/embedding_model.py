@@ -46,7 +46,8 @@ class EmbeddingModel(PlannedModel):
         model = build_with(self.spec, layers)
 
         source = self.source
-        return Bert(source.config, self.spec.head, model, source.tokenizer, sentence=self.sentence)
+        head = self.spec.head
+        return Bert(source.config, head, model, source.tokenizer, sentence=self.sentence)
 
     def _find_pooler(self):
         """Return the source's pooler, which is not trained; None, with a warning: it has none."""

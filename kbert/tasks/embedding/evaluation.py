@@ -61,11 +61,13 @@ def pair_cosines(kind: str, examples: TextColumns, embeddings: np.ndarray) -> Pa
         return None
     unit = _scale_to_one(embeddings)
     first, second = examples.columns.T
-    return examples.scores, np.sum(unit[first] * unit[second], 1)
+    cosines = np.sum(unit[first] * unit[second], 1)
+    return examples.scores, cosines
 
 
 def _scale_to_one(embeddings: np.ndarray) -> np.ndarray:
-    return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+    lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return embeddings / np.maximum(lengths, 1e-12)
 
 
 def score_lengths(
@@ -100,7 +102,8 @@ def score_embeddings(kind: str, examples: TextColumns, embeddings: np.ndarray) -
     unit = _scale_to_one(embeddings)
     columns = examples.columns
     if kind == "scored pairs":
-        cosines = np.sum(unit[columns[:, 0]] * unit[columns[:, 1]], 1)
+        first, second = columns.T
+        cosines = np.sum(unit[first] * unit[second], 1)
         return _score_cosines(examples.scores, cosines)
     if kind == "labelled sentences":
         return _score_neighbours(unit[columns[:, 0]], examples.groups)
@@ -188,7 +191,8 @@ def score_retrieval(unit: np.ndarray, columns: np.ndarray) -> Scores:
 def _average(per_query: np.ndarray) -> dict[str, float]:
     """Return recall@k, and mrr@10 if there is a column for it."""
     names = [*(f"recall@{k}" for k in NEAREST), "mrr@10"]
-    return dict(zip(names, per_query.mean(0).tolist(), strict=False))
+    means = per_query.mean(0).tolist()
+    return dict(zip(names, means, strict=False))
 
 
 def _find_nearest(

@@ -163,7 +163,10 @@ def embed_ids(
     """
     settings = settings_of(bert, "evaluate")
     function = _get_function(bert, settings.pooling, settings.dense, precision)
-    sequences = [(list(sequence), [0] * len(sequence)) for sequence in ids]
+    sequences = []
+    for sequence in ids:
+        segment_ids = [0] * len(sequence)
+        sequences.append((list(sequence), segment_ids))
 
     embeddings: list = [None] * len(ids)
     for index, (embedding,) in run_sequences(bert, function, sequences, batch_size):
@@ -296,7 +299,8 @@ def _embed_texts(
         if in_windows:
             encodings = tokenizer.encode_batch(texts[part], add_special_tokens=False)
             return [_split_windows(tokenizer, encoding.ids, limit) for encoding in encodings]
-        return [[encoding] for encoding in tokenizer.encode_batch(texts[part], max_length=limit)]
+        encodings = tokenizer.encode_batch(texts[part], max_length=limit)
+        return [[encoding] for encoding in encodings]
 
     embeddings = np.zeros((len(texts), 0), "float32")
     for index, _, outputs in run_windows(

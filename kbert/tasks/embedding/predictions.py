@@ -62,7 +62,8 @@ def _rank(values: np.ndarray) -> np.ndarray:
     ordered = np.sort(values)
     below = np.searchsorted(ordered, values, "left")
     up_to = np.searchsorted(ordered, values, "right")
-    return (below + up_to - 1) / 2 / max(1, len(values) - 1)
+    smaller = (below + up_to - 1) / 2
+    return smaller / max(1, len(values) - 1)
 
 
 def _describe_nearest(

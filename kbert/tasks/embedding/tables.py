@@ -22,8 +22,10 @@ from kbert.data.labelled.text_lines import Row
 from kbert.io.wording import data_of, write_settings
 
 _logger = logging.getLogger("kbert")
-_FIRST = ("anchor", "query", *dict.fromkeys(pair[0] for pair in PAIRS), *TEXTS)
-_SECOND = ("positive", "answer", "document", "passage", *dict.fromkeys(pair[1] for pair in PAIRS))
+_FIRST_OF_PAIRS = dict.fromkeys(first for first, _ in PAIRS)
+_SECOND_OF_PAIRS = dict.fromkeys(second for _, second in PAIRS)
+_FIRST = ("anchor", "query", *_FIRST_OF_PAIRS, *TEXTS)
+_SECOND = ("positive", "answer", "document", "passage", *_SECOND_OF_PAIRS)
 _SCORES = ("score", "similarity", "similarity_score")
 _NUMBERED_NEGATIVES = itertools.product(("negative", "negative_"), range(100))
 _NEGATIVES = {"negative"} | {f"{name}{number}" for name, number in _NUMBERED_NEGATIVES}
@@ -90,7 +92,8 @@ def find_columns(names: Sequence, location: str, options: ColumnOptions) -> Colu
     if counts == (1, 0, 0, 1) and not negatives:
         return Columns((first[0],), labels[0])
     if counts == (1, 1, 1, 0) and not negatives:
-        return Columns((first[0], second[0]), score=scores[0])
+        pair = first[0], second[0]
+        return Columns(pair, score=scores[0])
     if counts == (1, 1, 0, 0):
         return Columns((first[0], second[0], *negatives))
 
@@ -144,14 +147,16 @@ def number_columns(lines: Sequence[Row]) -> Columns:
         raise ValueError(f"{location}: {_EXPECTED}, got {count} column")
     _refuse_numbers(lines)
 
-    numbers = sum(parse_number(cells[-1]) is not None for _, cells in lines)
+    last_cells = [cells[-1] for _, cells in lines]
+    numbers = sum(parse_number(cell) is not None for cell in last_cells)
     are_most_numbers = 2 * numbers > len(lines)
     if count == 3 and are_most_numbers:  # among scores, other text is an error
         return Columns((0, 1), score=2)
     if count == 2 and numbers == len(lines):
         return Columns((0,), 1)
 
-    only_first_is_text = numbers == len(lines) - 1 and parse_number(first[-1]) is None
+    first_is_text = parse_number(first[-1]) is None
+    only_first_is_text = first_is_text and numbers == len(lines) - 1
     if count == 2 and numbers and only_first_is_text:
         raise ValueError(
             f"{location}: {_EXPECTED}, got {first[-1]!r:.60} above numbers. If the line is a "
@@ -171,7 +176,10 @@ def _refuse_numbers(lines: Sequence[Row]) -> None:
         )
 
     has_commas = all(_DECIMAL_COMMA.fullmatch(cells[-1]) for _, cells in lines)
-    ends = [cells[2:] for _, cells in lines if len(cells) == count == 4]
+    ends = []
+    for _, cells in lines:
+        if len(cells) == count == 4:
+            ends.append(cells[2:])
     last_cells = itertools.chain.from_iterable(ends)
     are_numbers = all(parse_number(cell) is not None for cell in last_cells)
     has_halves = bool(ends) and are_numbers  # a,b,3,5
@@ -203,8 +211,13 @@ def name_cells(row) -> tuple[Sequence, Sequence] | None:
 
 def make_texts(row: TableRow) -> TextRecord:
     """Return the texts of a row, with their score or label."""
-    columns, titles, location = row.layout.columns, row.layout.titles, row.location
-    texts = tuple(text_of(row.cells[column], titles[column], location) for column in columns.texts)
+    columns = row.layout.columns
+    titles = row.layout.titles
+    location = row.location
+    read = []
+    for column in columns.texts:
+        read.append(text_of(row.cells[column], titles[column], location))
+    texts = tuple(read)
     if len(texts) > 2 and texts[1] in texts[2:]:
         raise ValueError(f"{location}: a negative must differ from the positive, got the same text")
 
@@ -217,7 +230,8 @@ def make_texts(row: TableRow) -> TextRecord:
 
     label = None
     if columns.label is not None:
-        label = label_of(row.cells[columns.label], titles[columns.label], location)
+        cell = row.cells[columns.label]
+        label = label_of(cell, titles[columns.label], location)
     return TextRecord(texts, score, label, location)
 
 

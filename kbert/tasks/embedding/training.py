@@ -70,7 +70,8 @@ class SentenceEmbeddings(Task):
         """
         records = drop_single_labels(records)
         texts = list(itertools.chain.from_iterable(record.texts for record in records))
-        columns = np.arange(len(texts), dtype=np.int32).reshape(len(records), -1)
+        numbers = np.arange(len(texts), dtype=np.int32)
+        columns = numbers.reshape(len(records), -1)
 
         prepared = prepare_texts(tokenizer, settings, texts, settings.default_prompt)
         source = data_of(records[0].location)
@@ -119,7 +120,8 @@ def check_prompt(settings: SentenceSettings) -> None:
 def _list_targets(records: Sequence[TextRecord]) -> dict[str, np.ndarray]:
     """Return the scores of records, or their labels as numbers; pairs and triplets have none."""
     if records[0].score is not None:
-        return {"scores": np.array([record.score for record in records], np.float32)}
+        scores = [record.score for record in records]
+        return {"scores": np.array(scores, np.float32)}
     if records[0].label is None:
         return {}
     names = np.array([str(record.label) for record in records], object)

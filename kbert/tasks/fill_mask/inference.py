@@ -91,7 +91,10 @@ def fill_mask(
 
     def select_masks(index: int, encoding: Encoding, outputs: list[np.ndarray]) -> np.ndarray:
         """Return the hidden states (M, H) at the masks of a text."""
-        masks = [n for n, token in enumerate(encoding.ids) if token == tokenizer.mask_id]
+        masks = []
+        for position, token in enumerate(encoding.ids):
+            if token == tokenizer.mask_id:
+                masks.append(position)
         return outputs[0][masks]
 
     states = run_texts(

@@ -87,7 +87,8 @@ def balance_classes(examples: Examples, count: int) -> Examples:
     for name, labels in examples.labels.items():
         numbers = np.concatenate([np.atleast_1d(label) for label in labels])
         counts = np.bincount(numbers[numbers != IGNORED], minlength=count)
-        balanced = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
+        num_classes = np.count_nonzero(counts)
+        balanced = counts.sum() / (num_classes * np.maximum(counts, 1))
         weights[name] = np.where(counts, balanced, 0.0)
     return dataclasses.replace(examples, class_weights=weights)
 

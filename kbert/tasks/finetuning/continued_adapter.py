@@ -33,8 +33,10 @@ def find_adapter(source) -> Path | None:
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = Path(source)
-    if not path.exists() and ModelName.parse(os.fspath(source)) is not None:
-        path = fetching.locate(source)
+    if not path.exists():
+        name = ModelName.parse(os.fspath(source))
+        if name is not None:
+            path = fetching.locate(source)
     if peft_folder.is_adapter(path) and not (path / "config.json").is_file():
         return path
 
@@ -107,7 +109,8 @@ def _open_base(
     for pair in adapter.pairs:
         matrix = AdaptedMatrix(*pair, 0, 0)
         kernel_of(merged.model, matrix).assign(kernel_of(plain.model, matrix))
-    return dataclasses.replace(merged, adapter=None), dataclasses.replace(adapter, base_path=base)
+    adapter = dataclasses.replace(adapter, base_path=base)
+    return dataclasses.replace(merged, adapter=None), adapter
 
 
 def choose_trained(

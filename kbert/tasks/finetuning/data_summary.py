@@ -32,7 +32,8 @@ def summarize_records(task, records: Sequence) -> dict[str, Any]:
     counts = task.count_labels(records)
     labels = counts.get("labels")
     if labels:
-        counts = counts | {"labels": {label: labels[label] for label in sorted(labels)}}
+        by_name = {label: labels[label] for label in sorted(labels)}
+        counts = counts | {"labels": by_name}
     return facts | counts
 
 
@@ -68,19 +69,26 @@ def describe_labels(counts: Mapping[str, int], labels: Sequence[str]) -> str:
     listed = [f"{printable.cut(label, 40)} ({counts.get(label, 0):,})" for label in named]
     text = f"{len(named):,} labels: {first_few(listed, _SHOWN)}"
 
-    lone = [printable.cut(label, 40) for label in named[_SHOWN:] if counts.get(label) == 1]
-    return f"{text}; of one example: {first_few(lone, _SHOWN_LONE)}" if lone else text
+    lone = []
+    for label in named[_SHOWN:]:
+        if counts.get(label) == 1:
+            lone.append(printable.cut(label, 40))
+    if lone:
+        text += f"; of one example: {first_few(lone, _SHOWN_LONE)}"
+    return text
 
 
 def describe_one_class(
     gold: Sequence, predicted: Sequence, what: str, classes: str = "labels"
 ) -> str:
     """Return a sentence if all predictions are one class, and the right ones are not; else ""."""
-    if len(predicted) < _FEWEST or len(set(predicted)) != 1 or len(set(gold)) < 2:
+    num_predicted = len(set(predicted))
+    num_gold = len(set(gold))
+    if len(predicted) < _FEWEST or num_predicted != 1 or num_gold < 2:
         return ""
     return (
         f"all {len(predicted):,} {what} are predicted as {predicted[0]!r}, though the data have "
-        f"{len(set(gold)):,} {classes}: the model has not learned to tell them apart"
+        f"{num_gold:,} {classes}: the model has not learned to tell them apart"
     )
 
 

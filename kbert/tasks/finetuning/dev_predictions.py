@@ -22,7 +22,8 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     """Return the logarithms of the probabilities over the last axis, float64."""
     logits = np.asarray(logits, np.float64)
     shifted = logits - logits.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    total = np.exp(shifted).sum(-1, keepdims=True)
+    return shifted - np.log(total)
 
 
 def count_confusions(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict:
@@ -49,26 +50,34 @@ def count_confusions(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[s
 
 def count_label_sets(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict:
     """Return the fields of `Predictions` of several labels per text, both bool (N, labels)."""
-    counts = np.stack([(gold & predicted).sum(0), gold.sum(0), predicted.sum(0)], 1).tolist()
+    correct = (gold & predicted).sum(0)
+    columns = [correct, gold.sum(0), predicted.sum(0)]
+    counts = np.stack(columns, 1).tolist()
     return {"label_scores": score_labels(labels, counts)}
 
 
 def pick_worst(errors: np.ndarray, count: int = MOST_EXAMPLES) -> list[int]:
     """Return the indices of the largest errors, the largest first; of equals the first."""
-    return np.argsort(-np.nan_to_num(errors, nan=np.inf), kind="stable")[:count].tolist()
+    comparable = np.nan_to_num(errors, nan=np.inf)
+    order = np.argsort(-comparable, kind="stable")
+    return order[:count].tolist()
 
 
 def pick_points(gold: np.ndarray, predicted: np.ndarray) -> list[tuple[float, float]]:
     """Return pairs of numbers, evenly chosen of many."""
     every = max(1, -(-len(gold) // MOST_POINTS))
-    return list(zip(gold[::every].tolist(), predicted[::every].tolist(), strict=True))
+    gold = gold[::every].tolist()
+    predicted = predicted[::every].tolist()
+    return list(zip(gold, predicted, strict=True))
 
 
 def make_example(
     record, gold: tuple, predicted: tuple, error: float, is_wrong: bool
 ) -> PredictedExample:
     """Return the example of a record with a text and perhaps a second one."""
-    texts = [record.text] if record.pair is None else [record.text, record.pair]
+    texts = [record.text]
+    if record.pair is not None:
+        texts.append(record.pair)
     pieces = tuple((TextPiece(text),) for text in texts)
     return PredictedExample(record.location, pieces, gold, predicted, float(error), is_wrong)
 
@@ -95,7 +104,8 @@ def find_most_frequent(labels: Sequence) -> str:
 def find_mean_baseline(train: Sequence[float], dev: Sequence[float]) -> Baseline:
     """Return the mean squared error, on the dev data, of the mean of the training data."""
     mean = float(np.mean(train))
-    error = float(np.mean((np.asarray(dev, np.float64) - mean) ** 2))
+    differences = np.asarray(dev, np.float64) - mean
+    error = float(np.mean(differences**2))
     return Baseline("mse", error, f"always {mean:.4g}, the mean of the training data")
 
 

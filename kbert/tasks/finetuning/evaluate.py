@@ -231,7 +231,8 @@ class Evaluation(ABC):
 
     def __post_init__(self):
         require_positive("batch_size", self.batch_size)
-        longest = max((len(ids) for ids in self.examples.ids), default=1)
+        token_counts = [len(ids) for ids in self.examples.ids]
+        longest = max(token_counts, default=1)
         self.lengths = fitting_lengths(self.lengths, longest)
 
     def __len__(self) -> int:
@@ -256,7 +257,8 @@ class Evaluation(ABC):
 
     def predict_sequences(self, predict: Callable) -> list[list[np.ndarray]]:
         """Return the outputs for each sequence, float32; all batches have the same size."""
-        sequences = list(zip(self.examples.ids, self.examples.segment_ids, strict=True))
+        examples = self.examples
+        sequences = list(zip(examples.ids, examples.segment_ids, strict=True))
         results: list[list[np.ndarray]] = [[] for _ in sequences]
         for indices, token_ids, segment_ids in batches_by_length(
             sequences,
@@ -265,8 +267,10 @@ class Evaluation(ABC):
             length_for=functools.partial(pick_length, self.lengths),
             count_for=lambda count: self.batch_size,
         ):
-            for output in predict({TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids}):
-                for index, row in zip(indices, np.asarray(output, np.float32), strict=False):
+            inputs = {TOKEN_IDS: token_ids, SEGMENT_IDS: segment_ids}
+            for output in predict(inputs):
+                values = np.asarray(output, np.float32)
+                for index, row in zip(indices, values, strict=False):
                     results[index].append(row)
         return results
 

@@ -36,14 +36,18 @@ class HeadModel(PlannedModel):
 
     def initialize(self) -> InitialLayers:
         """Return the source's layers; a head with other labels, or of another kind, is new."""
-        source, new, head = self.source, self._find_new_layers(), HEADS[self.task.head]
+        source = self.source
+        head = HEADS[self.task.head]
+        new = self._find_new_layers()
         expected = (*self.spec.outputs, *head.layers)
         missing = [name for name in new if name not in expected]
         if missing:
             _logger.warning("newly initialized (not in the checkpoint): %s", ", ".join(missing))
 
-        replaced = source.head == self.task.head and set(new) & set(self.spec.outputs)
-        if replaced and not untrained_weights.find_untrained(source, replaced):
+        has_same_head = source.head == self.task.head
+        replaced = set(new) & set(self.spec.outputs)
+        is_replaced = has_same_head and bool(replaced)
+        if is_replaced and not untrained_weights.find_untrained(source, replaced):
             _logger.warning(
                 "the checkpoint's head has the labels %s, the data %s: a new head is initialized",
                 first_few(known_labels(source) or ()),
@@ -53,7 +57,8 @@ class HeadModel(PlannedModel):
         return InitialLayers(layers, digest_base(source, self.adapter))
 
     def find_untrained(self) -> set[str]:
-        new = {*self._find_new_layers(), *untrained_weights.find_untrained(self.source)}
+        new = set(self._find_new_layers())
+        new |= set(untrained_weights.find_untrained(self.source))
         return new & self.trained.frozen
 
     def make_bert(self, layers) -> Bert:

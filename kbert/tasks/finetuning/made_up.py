@@ -52,7 +52,8 @@ def repeat_examples(batch: TrainingBatch, classes: int) -> TrainingBatch:
     batch with as many examples as classes.
     """
     taken = {1, classes}
-    for array in (*batch.inputs.values(), *batch.labels.values()):
+    arrays = [*batch.inputs.values(), *batch.labels.values()]
+    for array in arrays:
         taken.update(array.shape[1:])
     count = 2
     while count in taken:
@@ -60,7 +61,10 @@ def repeat_examples(batch: TrainingBatch, classes: int) -> TrainingBatch:
     indices = np.arange(count)
 
     def repeat(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {name: array[indices % len(array)] for name, array in group.items()}
+        repeated = {}
+        for name, array in group.items():
+            repeated[name] = array[indices % len(array)]
+        return repeated
 
     inputs = repeat(batch.inputs)
     labels = repeat(batch.labels)

@@ -178,7 +178,8 @@ def _plan_model(
 ) -> HeadModel:
     """Return the model of a task's head and labels."""
     bert = source.bert
-    spec = GraphSpec(bert.config, task.head, num_labels=len(labels) if labels else 2)
+    num_labels = len(labels) if labels else 2
+    spec = GraphSpec(bert.config, task.head, num_labels=num_labels)
     packed = dataclasses.replace(spec, packed=settings.packing)
     return HeadModel(
         spec=spec,
@@ -417,4 +418,6 @@ def _add_file(source, text: str) -> str:
 
 def _name_file(source) -> str:
     """Return the name of a file of data; "" for rows in memory."""
-    return Path(source).name if isinstance(source, (str, os.PathLike)) else ""
+    if not isinstance(source, (str, os.PathLike)):
+        return ""
+    return Path(source).name

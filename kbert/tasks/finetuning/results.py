@@ -30,7 +30,8 @@ class Finetuned:
     intervals: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
-        metrics = [f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4]]
+        first_metrics = list(self.metrics.items())[:4]
+        metrics = [f"{name} {value:.4g}" for name, value in first_metrics]
         folder = self.folder.name if self.folder else None
         return f"Finetuned({self.bert}, {', '.join(metrics) or 'no dev data'}, {folder!r})"
 

@@ -51,7 +51,8 @@ def request_resumed(
     sources = find_sources(run, moved, MOVABLE)
     for name in ("train", "dev"):
         path = run.data_paths.get(name)
-        if path is not None and sources[name] == path and not Path(path).exists():
+        is_unmoved = path is not None and sources[name] == path
+        if is_unmoved and not Path(path).exists():
             raise FileNotFoundError(
                 f"{path}: no such file: if it has moved or was standard input, give its place "
                 f"with --{name} ({name}= in Python)"
@@ -85,7 +86,8 @@ def read_labelled(request: Request) -> LabelledData:
     """Read the training and the dev data of a task."""
     task, settings, sources = request.task, request.settings, request.sources
     settings.check_dev(sources["dev"] is not None)
-    train, dev, labels = read_data(task, sources["train"], sources["dev"], settings.columns)
+    columns = settings.columns
+    train, dev, labels = read_data(task, sources["train"], sources["dev"], columns)
     check_class_weights(settings.class_weights, labels)
     warn_of_records(train, dev)
     return LabelledData(train, dev, labels, summarize_data(task, train, dev))

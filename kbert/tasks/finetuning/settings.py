@@ -221,7 +221,8 @@ class FinetuningSettings(DistillationSettings, RunSettings):
                 f"head_learning_rate must be for a task with a head, got it for {task.name}"
             )
         for name in ("pooling", "scale", "margin", "dimensions"):
-            if not task.trains_embeddings and getattr(self, name) != getattr(type(self), name):
+            default = getattr(type(self), name)
+            if not task.trains_embeddings and getattr(self, name) != default:
                 raise ValueError(f"{name} must be for the task embed, got {task.name}")
 
     def check_dev(self, has_dev: bool) -> None:

@@ -200,9 +200,10 @@ def records_of(task: Task, data, name: str = "data", columns: ColumnOptions = NO
             f"label_columns must be for the task multilabel or classify, got {task.name}"
         )
     if isinstance(data, (str, os.PathLike)):
-        if Path(data).suffix.lower() in _EXCEL:
+        path = Path(data)
+        if path.suffix.lower() in _EXCEL:
             raise ValueError(f"{data}: Excel files are not read: save it as .csv")
-        if Path(data).is_file() and Path(data).stat().st_size == 0:
+        if path.is_file() and path.stat().st_size == 0:
             raise ValueError(f"{data}: the file is empty. Expected: {TASKS[task.name][1]}")
         name = str(data)
     records = task.read(data, name, columns)

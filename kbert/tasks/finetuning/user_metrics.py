@@ -33,7 +33,8 @@ def pair_arrays(task, examples, outputs: Mapping[str, list]) -> Pairs | None:
     labels = np.array(examples.labels[CLASSIFIER])
     arrays = outputs[CLASSIFIER]
     width = max(len(array) for array in arrays)
-    logits = np.full((len(arrays), width), -np.inf, np.float32)
+    shape = len(arrays), width
+    logits = np.full(shape, -np.inf, np.float32)
     for padded, array in zip(logits, arrays, strict=True):
         padded[: len(array)] = array
     if task.problem_type == "regression":
@@ -94,7 +95,8 @@ def _make_scores(function: UserFunction, pairs: Pairs, names: Sequence[str]) -> 
     if isinstance(pairs[0], np.ndarray):
         columns = tuple(np.asarray(column) for column in pairs)
     else:
-        columns = tuple(np.fromiter(column, object, len(column)) for column in pairs)
+        arrays = [np.fromiter(column, object, len(column)) for column in pairs]
+        columns = tuple(arrays)
     return Scores(columns, functools.partial(_compute_or_nan, function, names))
 
 
@@ -133,7 +135,8 @@ def _compute_keras(json: Mapping, labels, logits) -> dict[str, float]:
         keras.metrics.FBetaScore,  # and F1Score
     )
     if isinstance(metric, one_hot) and labels.ndim < logits.ndim:
-        labels = np.eye(logits.shape[1], dtype=np.float32)[labels]
+        identity = np.eye(logits.shape[1], dtype=np.float32)
+        labels = identity[labels]
     if logits.ndim == 1 and metric.get_config().get("axis") == -1:
         raise ValueError("it compares along an axis of one number per example: give axis=0")
     if logits.ndim == 1:  # as in `fit`: the mean over the last axis is one of numbers
@@ -162,7 +165,8 @@ def _name_values(name: str, value) -> dict[str, float]:
         raise ValueError("expected a number or a dict of numbers, got an empty dict")
     numbers = {}
     for key, number in values.items():
-        number = _to_numpy(number) if keras.ops.is_tensor(number) else np.asarray(number)
+        is_tensor = keras.ops.is_tensor(number)
+        number = _to_numpy(number) if is_tensor else np.asarray(number)
         if number.size != 1:
             raise ValueError(f"{key} must be one number, got {number.size}")
         numbers[str(key)] = float(number.reshape(()))

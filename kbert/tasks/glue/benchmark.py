@@ -107,7 +107,8 @@ def find_tasks(names: str | Sequence[str]) -> list[GlueTask]:
 
 
 def _simplify(name: str) -> str:
-    return name.strip().lower().replace("-", "").replace("_", "")
+    name = name.strip().lower()
+    return name.replace("-", "").replace("_", "")
 
 
 def find_folders(data, tasks: Sequence[GlueTask]) -> dict[str, Path]:

@@ -133,13 +133,21 @@ def glue(
     require_positive("seeds", seeds)
     fields = list_fields(FinetuningSettings).keys() - grid.keys()
     requested = {name: value for name, value in arguments.items() if name in fields}
-    options = _select_changed(FinetuningSettings.from_options(requested, "glue").as_dict())
+    finetuning_settings = FinetuningSettings.from_options(requested, "glue")
+    options = _select_changed(finetuning_settings.as_dict())
+
     folders = find_folders(data, chosen)
-    read = {task.name: read_task(task, folders[task.name]) for task in chosen}
+    read = {}
+    for task in chosen:
+        read[task.name] = read_task(task, folders[task.name])
+
     bert = source if isinstance(source, Bert) else load(source)
     run_options = {"devices": devices, "progress": progress}
-    runs = _Runs(bert, Path(output), options, run_options, weights_digest(bert))
-    results = [runs.run_task(task, read[task.name], settings, seeds) for task in chosen]
+    digest = weights_digest(bert)
+    runs = _Runs(bert, Path(output), options, run_options, digest)
+    results = []
+    for task in chosen:
+        results.append(runs.run_task(task, read[task.name], settings, seeds))
     result = GlueResult(tuple(results), Path(output))
     write_glue_page(result, bert.config)
     return result
@@ -147,7 +155,8 @@ def glue(
 
 def _select_changed(settings: dict) -> dict:
     """Return the settings that differ from `glue`'s defaults."""
-    defaults = {name: field.default for name, field in list_fields(FinetuningSettings).items()}
+    fields = list_fields(FinetuningSettings)
+    defaults = {name: field.default for name, field in fields.items()}
     defaults["save_every"] = SAVE_EVERY
     return {
         name: value
@@ -222,7 +231,8 @@ class _Runs:
 
     def _compute_metrics(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:
         first, *further = data.dev
-        tuned = self._finetune(task, data.train, data.dev[first], setting, seed, folder)
+        dev = data.dev[first]
+        tuned = self._finetune(task, data.train, dev, setting, seed, folder)
         metrics = {name + first: tuned.metrics[name] for name in task.metrics}
         if not further:
             return metrics
@@ -244,13 +254,16 @@ class _Runs:
     ) -> Finetuned:
         """Start a run in its folder, or resume it."""
         if (folder / "settings.json").is_file():
-            tuned = resume(folder, source=self.bert, train=train, dev=dev, **self.run_options)
+            run_options = self.run_options
+            tuned = resume(folder, source=self.bert, train=train, dev=dev, **run_options)
             assert isinstance(tuned, Finetuned)
             return tuned
 
         options: dict[str, Any] = {"save_every": SAVE_EVERY}
         options |= self.options
         options |= setting._asdict()
+        options["train"] = train
+        options["dev"] = dev
         options["output"] = folder
         options["seed"] = seed
         options |= self.run_options
@@ -258,7 +271,7 @@ class _Runs:
         # the last weights, as the paper's: the number of epochs is a point of the grid
         options["keep_best"] = False
         options["evaluate_every"] = 2**31 - 1
-        return finetune(self.bert, task.kind, train=train, dev=dev, **options)
+        return finetune(self.bert, task.kind, **options)
 
 
 def _read_metrics(folder: Path, made_of: dict) -> dict[str, float]:

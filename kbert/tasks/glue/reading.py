@@ -33,7 +33,9 @@ class TaskData(NamedTuple):
 
 def read_task(task: GlueTask, folder: Path) -> TaskData:
     """Return the records of train.tsv and of the dev files; it raises what `read_file` raises."""
-    dev = {suffix: read_file(task, folder / name) for suffix, name in task.dev.items()}
+    dev = {}
+    for suffix, name in task.dev.items():
+        dev[suffix] = read_file(task, folder / name)
     return TaskData(read_file(task, folder / "train.tsv"), dev)
 
 

@@ -123,8 +123,11 @@ class GlueResult:
         lines = []
         for row in table:
             aligned = []
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-                aligned.append(cell.rjust(width) if column >= 2 else cell.ljust(width))
+            for column, width in enumerate(widths):
+                cell = row[column]
+                is_number = column >= 2
+                padded = cell.rjust(width) if is_number else cell.ljust(width)
+                aligned.append(padded)
             lines.append("  ".join(aligned).rstrip())
         return "\n".join(lines)
 
@@ -216,8 +219,12 @@ def _describe_runs(result: TaskResult, folder: Path) -> str:
     rows = []
     for run in runs:
         metrics = [f"{100 * value:.1f}" for value in run.metrics.values()]
-        link = html.escape((run.folder.relative_to(folder) / "report.html").as_posix())
-        rows.append([str(run.setting), str(run.seed), *metrics, f"<a href='{link}'>its curves</a>"])
+        page = run.folder.relative_to(folder) / "report.html"
+        address = html.escape(page.as_posix())
+        link = f"<a href='{address}'>its curves</a>"
+        setting = str(run.setting)
+        seed = str(run.seed)
+        rows.append([setting, seed, *metrics, link])
 
     metric_names = [html.escape(name) for name in runs[0].metrics]
     head = ["setting", "seed", *metric_names, ""]

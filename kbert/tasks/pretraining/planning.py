@@ -59,7 +59,8 @@ def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
 
     model = _plan_model(settings, sources, data)
     # without next sentences their labels have weight 0
-    losses = dict.fromkeys((names.MLM, names.NSP), LOSSES[HEADS[model.spec.head].loss])
+    loss = LOSSES[HEADS[model.spec.head].loss]
+    losses = {names.MLM: loss, names.NSP: loss}
     evaluate = dev_fingerprint = None
     if held_out is not None:
         evaluate = functools.partial(_evaluate, held_out, settings.evaluation_batches)
@@ -167,7 +168,9 @@ def _evaluate(held_out: PretrainingBatches, most_batches: int, engine) -> Evalua
 def _choose_weights(has_dev: bool, best: BestWeights, history: History) -> dict:
     """Keep the last weights, or those that a callback has set; describe them for result.json."""
     last = history.updates[-1]
-    result = {name: value for name, value in last.items() if name not in ("step", "skipped")}
+    result = dict(last)
+    result.pop("step", None)
+    result.pop("skipped", None)
     if not history.restored or not has_dev:
         return result
     step, metrics = best.restore(history)  # other weights than the last step's

@@ -119,7 +119,9 @@ def pretrain(
     run_options = collect(RunOptions, arguments)
     settings = collect(PretrainingSettings, arguments)
     data = {"shards": shards, "dev": dev}
-    sources: dict = {name: path and str(Path(path).absolute()) for name, path in data.items()}
+    sources: dict = {}
+    for name, path in data.items():
+        sources[name] = path and str(Path(path).absolute())
     sources |= {"init": init, "teacher": teacher}
     chosen = BertConfig.from_dict(config) if isinstance(config, dict) else config
     request = request_pretraining(settings, sources, chosen)

@@ -86,7 +86,10 @@ class PretrainingSettings(DistillationSettings, RunSettings):
             "save_every": max(1, min(1000, self.steps // 10)),
             "log_every": -(-self.steps // 10_000),
         }
-        missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        missing = {}
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                missing[name] = value
         return dataclasses.replace(self, **missing)
 
     def _default_warmup(self) -> int:

@@ -116,8 +116,7 @@ def search(
     require_positive("top_k", top_k)
     options = InferenceOptions(batch_size=batch_size, precision=precision, progress=progress)
     # equal texts are compared once: sums in another order could differ in the last bit
-    ids: dict[str, int] = {}
-    text_ids = np.array([ids.setdefault(text, len(ids)) for text in texts])
+    different, text_ids = _number_texts(texts)
     if embeddings is not None:
         embeddings = _check_embeddings(embeddings, len(texts))
         _, first_indices = np.unique(text_ids, return_index=True)
@@ -128,7 +127,7 @@ def search(
     check_finite(query_embeddings, "the vectors of queries")
     if embeddings is None:
         prompt = _choose_prompt(bert, text_prompt_name, DOCUMENT)
-        embeddings = embed(bert, list(ids), prompt=prompt, **options)
+        embeddings = embed(bert, different, prompt=prompt, **options)
         check_finite(embeddings, "the vectors of different texts")
     width = embeddings.shape[1]
     if width > query_embeddings.shape[1]:
@@ -200,7 +199,8 @@ def rank(
             raise ValueError(
                 "a prompt's name goes with a model that compares embeddings, got a classifier"
             )
-        return _find_hits(texts, _score_pairs(bert, query, texts, label, options), len(texts))
+        scores = _score_pairs(bert, query, texts, label, options)
+        return _find_hits(texts, scores, len(texts))
 
     if label is not None:
         raise ValueError(
@@ -234,7 +234,9 @@ def _score_pairs(
 
     queries = [query] * len(texts)
     if bert.problem_type == "regression":
-        return regress(bert, queries, texts, **options)[:, names.index(label)]
+        numbers = regress(bert, queries, texts, **options)
+        column = names.index(label)
+        return numbers[:, column]
     scores = []
     for labels in classify(bert, queries, texts, **options):
         probabilities = {result.label: result.probability for result in labels}
@@ -250,11 +252,18 @@ def _score_by_one_output(
     name = "sigmoid"
     if settings.activation is not None:
         name = keras_activation(settings.activation, "the checkpoint's activation_fn")
-    logits = regress(bert, [settings.prompt + query] * len(texts), texts, **options)
+    queries = [settings.prompt + query] * len(texts)
+    logits = regress(bert, queries, texts, **options)
     check_finite(logits, "the scores of texts")
 
     activation = keras.activations.get(name)
     return keras.ops.convert_to_numpy(activation(keras.ops.convert_to_tensor(logits)))
+
+
+def _number_texts(texts: list[str]) -> tuple[list[str], np.ndarray]:
+    """Return the different texts in order, and for each text its number among them."""
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(numbers), np.array([numbers[text] for text in texts])
 
 
 def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
@@ -264,7 +273,10 @@ def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
         return settings.prompt(name)
 
     prompt = settings.prompt(default)
-    unused = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
+    unused = []
+    for other in ("passage", "corpus"):
+        if settings.prompts.get(other):
+            unused.append(other)
     if default == DOCUMENT and not prompt and unused:
         _logger.warning(
             "the prompt %r is not used for texts, as in sentence-transformers. To use it, "
@@ -284,7 +296,8 @@ def _list_texts(texts: Iterable[str]) -> list[str]:
 
 def _check_embeddings(embeddings, count: int) -> np.ndarray:
     embeddings = np.asarray(embeddings)
-    if embeddings.ndim != 2 or len(embeddings) != count or embeddings.dtype.kind != "f":
+    is_table = embeddings.ndim == 2 and len(embeddings) == count
+    if not is_table or embeddings.dtype.kind != "f":
         raise ValueError(
             f"embeddings must be floats, (texts, D) with {count:,} texts, got {embeddings.dtype} "
             f"{embeddings.shape}"
@@ -303,4 +316,7 @@ def _find_hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
 
     order = np.argsort(-scores[indices], kind="stable")
     best = indices[order][:top_k].tolist()
-    return [Hit(texts[index], float(scores[index]), index) for index in best]
+    hits = []
+    for index in best:
+        hits.append(Hit(texts[index], float(scores[index]), index))
+    return hits

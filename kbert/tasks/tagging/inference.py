@@ -115,7 +115,8 @@ def tag(
     for index, windows, outputs in run_windows(
         bert, "tag", function, [texts], encode, batch_size, progress
     ):
-        results[index] = _label_words(texts[index], spans[index], windows, outputs, labels)
+        text = texts[index]
+        results[index] = _label_words(text, spans[index], windows, outputs, labels)
     return results[0] if is_single else results
 
 
@@ -127,13 +128,15 @@ def _label_words(
     for window, (logits,) in zip(windows, outputs, strict=True):
         probabilities = softmax(logits[list(window.tokens)])
         for word, row in zip(window.words, probabilities, strict=True):
-            predictions[word] = labels[int(row.argmax())], float(row.max())
+            label = labels[int(row.argmax())]
+            predictions[word] = label, float(row.max())
 
     outside = "O" if "O" in labels else labels[0]  # the label of words without a token
     words = []
     for number, (start, end) in enumerate(spans):
         label, probability = predictions.get(number, (outside, 0.0))
-        words.append(Word(text[start:end], label, probability, start, end))
+        characters = text[start:end]
+        words.append(Word(characters, label, probability, start, end))
     return words
 
 

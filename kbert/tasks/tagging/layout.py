@@ -57,7 +57,9 @@ def find_layout(path: Path, lines: Sequence[Line], options: ColumnOptions) -> La
     A ValueError says which columns to choose where no label's column is known.
     """
     is_universal = drop_ending(path).suffix == ".conllu"
-    tokens = [line for line in lines if not is_universal or line.cells[0].isdecimal()]
+    tokens = lines
+    if is_universal:
+        tokens = [line for line in lines if line.cells[0].isdecimal()]
     if not tokens:
         return Layout(universal=is_universal)
 
@@ -122,8 +124,9 @@ def _have_numbers(lines: Sequence[Line]) -> bool:
     has_header = len(lines) > 1 and not _begins_with_number(lines[0])
     if has_header:
         lines = lines[1:]
-    if not all(len(line.cells) >= 3 and _begins_with_number(line) for line in lines):
-        return False
+    for line in lines:
+        if len(line.cells) < 3 or not _begins_with_number(line):
+            return False
 
     longest = 0
     for _, group in itertools.groupby(lines, key=lambda line: line.sentence):
@@ -157,7 +160,9 @@ def _are_swapped(lines: Sequence[Line]) -> bool:
 
 def _find_index(name: str, line: Line) -> int:
     """Return the index of a column that was named, or numbered from 1 on."""
-    indices = {str(n): n - 1 for n in range(1, len(line.cells) + 1)}
+    indices = {}
+    for n in range(len(line.cells)):
+        indices[str(n + 1)] = n
     for n, cell in enumerate(line.cells):
         indices[cell.strip().lower()] = n
 

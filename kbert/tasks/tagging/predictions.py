@@ -59,7 +59,8 @@ def _measure_sentences(
     probs: dict[tuple[int, int], float] = {}
     for window, values in zip(examples.notes, logits, strict=True):
         sentence_labels = records[window.record].labels
-        gold = np.array([numbers[sentence_labels[word]] for word in window.words], int)
+        gold_numbers = [numbers[sentence_labels[word]] for word in window.words]
+        gold = np.array(gold_numbers, int)
         log_probs = log_softmax(values[list(window.tokens)])
         gold_log_probs = log_probs[np.arange(len(gold)), gold]
         losses[window.record] -= gold_log_probs.sum()
@@ -75,7 +76,8 @@ def _measure_sentences(
 def _number_labels(sentences: Sequence[Sequence[str]], labels: Sequence[str]) -> np.ndarray:
     """Return the numbers of the labels of all words, int (words,)."""
     numbers = {label: number for number, label in enumerate(labels)}
-    return np.array([numbers[label] for label in itertools.chain.from_iterable(sentences)])
+    all_labels = itertools.chain.from_iterable(sentences)
+    return np.array([numbers[label] for label in all_labels])
 
 
 def _make_example(
@@ -87,7 +89,10 @@ def _make_example(
 ) -> PredictedExample:
     """Return a sentence whose wrong words are marked; a long one begins at the first of them."""
     record = records[number]
-    wrong = [n for n, label in enumerate(record.labels) if label != predicted[n]]
+    wrong = []
+    for word, label in enumerate(record.labels):
+        if label != predicted[word]:
+            wrong.append(word)
     first = max(0, min(wrong, default=0) - _AROUND)
     last = max(wrong, default=2 * _AROUND) + _AROUND + 1
     last = min(len(record.words), last, first + _LONGEST)
@@ -96,7 +101,8 @@ def _make_example(
     if first:
         pieces.append(TextPiece("… "))
     for word in range(first, last):
-        mark = _mark_word(record.labels[word], predicted[word], probs.get((number, word)))
+        prob = probs.get((number, word))
+        mark = _mark_word(record.labels[word], predicted[word], prob)
         pieces += [TextPiece(record.words[word], mark), TextPiece(" ")]
     if last < len(record.words):
         pieces.append(TextPiece("…"))

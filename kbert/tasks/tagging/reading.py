@@ -151,7 +151,8 @@ def _has_header(first: "_Word", options: ColumnOptions) -> bool:
     """Return whether the first line is a header; the numbers of columns do not say."""
     line = first.location, (first.text, first.label)
     named = [name for name in options.names if not name.isdecimal()]
-    options = dataclasses.replace(options, text=named[0] if named else None, label=None)
+    text = named[0] if named else None
+    options = dataclasses.replace(options, text=text, label=None)
     return begins_with_header(line, _LINE_FORMAT, options)
 
 
@@ -203,7 +204,10 @@ def _read_words(lines: Iterable[Line], layout: Layout) -> Iterator[_Word]:
         if layout.universal and len(cells) != CONLLU_COLUMNS:
             raise ValueError(f"{location}: expected {CONLLU_COLUMNS} columns, got {len(cells)}")
 
-        columns = [column for column in (layout.word, layout.label) if column < len(cells)]
+        columns = []
+        for column in (layout.word, layout.label):
+            if column < len(cells):
+                columns.append(column)
         pair = [cells[column].strip() for column in columns]
         is_complete = len(cells) >= 2 and len(pair) == 2 and all(pair)
         if not is_complete:

@@ -39,7 +39,9 @@ class Scheme(NamedTuple):
     @property
     def types(self) -> tuple[str, ...]:
         """Types of the entities, sorted."""
-        return tuple(sorted({tag[2:] for tag in self.tags.values() if tag != OUTSIDE}))
+        inside = {*self.tags.values()} - {OUTSIDE}
+        types = {tag[2:] for tag in inside}
+        return tuple(sorted(types))
 
     def read(self, sentences: Iterable[Sequence[str]]) -> list[list[str]]:
         """Return the tags of the labels of sentences' words."""
@@ -67,7 +69,8 @@ def find_scheme(labels: Collection[str]) -> Scheme | None:
     odd = tuple(label for label in labels if label not in tags and label != OUTSIDE)
     unknown = [label for label in odd if not _FILLER.fullmatch(label)]
     begins = any(tag[0] in "BI" for tag in tags.values())
-    if not tags or 2 * len(unknown) > len(tags) or (unknown and not begins):
+    has_many_unknown = 2 * len(unknown) > len(tags)
+    if not tags or has_many_unknown or (unknown and not begins):
         return None
     return Scheme(dict.fromkeys(labels, OUTSIDE) | tags, odd)
 
@@ -80,14 +83,19 @@ def _read_tags(labels: Collection[str], pattern: re.Pattern) -> dict[str, str]:
         match = pattern.fullmatch(label)
         if match:
             matches[label] = match
-            letters_of_type[match["type"]] = letters_of_type.get(match["type"], "") + match["tag"]
+            entity_type = match["type"]
+            letters = letters_of_type.get(entity_type, "")
+            letters_of_type[entity_type] = letters + match["tag"]
 
     is_ioe = _is_ioe(letters_of_type.values())
     tags = {}
     for label, match in matches.items():
-        companions = _COMPANIONS.get(match["tag"])
-        if companions is None or is_ioe or {*companions} & {*letters_of_type[match["type"]]}:
-            tags[label] = f"{_TAGS[match['tag']]}-{match['type']}"
+        letter = match["tag"]
+        entity_type = match["type"]
+        companions = _COMPANIONS.get(letter)
+        letters_with_type = {*letters_of_type[entity_type]}
+        if companions is None or is_ioe or {*companions} & letters_with_type:
+            tags[label] = f"{_TAGS[letter]}-{entity_type}"
     return tags
 
 
@@ -101,7 +109,9 @@ def _is_ioe(letters_of_types: Collection[str]) -> bool:
 
 def _has_both(tags: dict[str, str]) -> bool:
     """Return whether there are a B and an I of the same type."""
-    return any(tag[0] == "B" and f"I{tag[1:]}" in tags.values() for tag in tags.values())
+    values = {*tags.values()}
+    begins = [tag for tag in values if tag[0] == "B"]
+    return any(f"I{tag[1:]}" in values for tag in begins)
 
 
 def _read_bare(labels: Collection[str]) -> dict[str, str]:

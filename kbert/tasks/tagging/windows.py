@@ -58,10 +58,11 @@ def find_punctuation(words: Iterable[str], tokenizer) -> str | None:
     if not any(_has_second_word(encoding) for encoding in encodings):
         return None
 
-    punctuation = [
-        word for word in different if len(word) == 1 and unicodedata.category(word)[0] in "PS"
-    ]
-    return "".join(punctuation)
+    punctuation = ""
+    for word in different:
+        if len(word) == 1 and unicodedata.category(word)[0] in "PS":
+            punctuation += word
+    return punctuation
 
 
 def _has_second_word(encoding: Encoding) -> bool:
@@ -146,5 +147,7 @@ def _find_first_tokens(encoding: Encoding, spans: Sequence[Span]) -> dict[int, i
 
 def _choose_window(token: int, ranges: Sequence[tuple[int, int]]) -> int:
     """Return the range in which a token is farthest from the ends; of equals the first."""
-    margins = [min(token - start, end - 1 - token) for start, end in ranges]
+    margins = []
+    for start, end in ranges:
+        margins.append(min(token - start, end - 1 - token))
     return margins.index(max(margins))

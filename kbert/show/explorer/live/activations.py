@@ -46,12 +46,15 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def softmax(x: np.ndarray) -> np.ndarray:
     """Compute the softmax over the last axis."""
-    powers = np.exp(x - x.max(axis=-1, keepdims=True))
+    largest = x.max(axis=-1, keepdims=True)
+    powers = np.exp(x - largest)
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
-    return 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    inner = x + 0.044715 * x * x * x
+    tanh = np.tanh(0.7978845608028654 * inner)
+    return 0.5 * x * (1 + tanh)
 
 
 def _selu(x: np.ndarray) -> np.ndarray:

@@ -44,7 +44,11 @@ def pack_weights(weights: np.ndarray, blocks: Sequence[int], heads: Sequence[int
     `blocks` and `heads` are their numbers, from 1. With `largest`, a row has only so many weights,
     the largest first, and their columns; the rest of a row is drawn as if it were even.
     """
-    data: dict = {"blocks": list(blocks), "heads": list(heads), "largest": None}
+    data: dict = {
+        "blocks": list(blocks),
+        "heads": list(heads),
+        "largest": None,
+    }
     if weights.size <= WHOLE:
         data["weights"] = _encode(_round(weights))
         return data
@@ -91,9 +95,9 @@ def record_maps(maps: Sequence[AttentionWeights]) -> dict:
     """Return the recordings of maps, their precision, and what is left out, for DATA.live."""
     stores = [_store_queries(attention) for attention in maps]
     dtype = choose_dtype(stores)
-    recordings = [
-        _record_map(attention, store, dtype) for attention, store in zip(maps, stores, strict=True)
-    ]
+    recordings = []
+    for attention, store in zip(maps, stores, strict=True):
+        recordings.append(_record_map(attention, store, dtype))
     has_queries = any(stores)
     return {
         "place": "recorded",
@@ -138,14 +142,22 @@ def _store_queries(attention: AttentionWeights) -> dict[str, np.ndarray]:
 def _record_map(attention: AttentionWeights, store: dict[str, np.ndarray], dtype: np.dtype) -> dict:
     tensors = [tensor.ravel() for tensor in store.values()]
     numbers = np.concatenate([np.zeros(0), *tensors])
+    nothing_off = {
+        "heads": [],
+        "attention": [],
+        "residuals": [],
+        "positions": False,
+    }
+    request: dict = {
+        "text": clean_text(attention.text),
+        "pair": None,
+        "off": nothing_off,
+        "temperature": 1,
+        "positions": [],
+    }
+
     return {
-        "request": {
-            "text": clean_text(attention.text),
-            "pair": None,
-            "off": {"heads": [], "attention": [], "residuals": [], "positions": False},
-            "temperature": 1,
-            "positions": [],
-        },
+        "request": request,
         "milliseconds": 0,
         "tokens": _describe_tokens(attention),
         "truncated": attention.truncated,
@@ -216,8 +228,11 @@ def clean_text(text: str) -> str:
 
 def _round(weights: np.ndarray) -> np.ndarray:
     """Return weights, from 0 to 1, as whole numbers up to `STEPS`."""
-    return np.clip(np.rint(np.asarray(weights, "float64") * STEPS), 0, STEPS).astype("<u2")
+    steps = np.asarray(weights, "float64") * STEPS
+    rounded = np.clip(np.rint(steps), 0, STEPS)
+    return rounded.astype("<u2")
 
 
 def _encode(array: np.ndarray) -> str:
-    return base64.b64encode(array.tobytes()).decode()
+    encoded = base64.b64encode(array.tobytes())
+    return encoded.decode()

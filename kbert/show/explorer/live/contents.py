@@ -128,12 +128,12 @@ def pack_model(model: LiveModel, precision: str) -> tuple[dict, PackedWeights]:
     check_size(packed, precision)
     assert model.tokenizer is not None
     tokenizer = describe_tokenizer(model.tokenizer, max_length(model), lowercases(model))
-    data = describe_model(model) | {
-        "tokenizer": tokenizer,
-        "place": "inside",
-        "precision": precision,
-        "weights": [[name, list(shape), form] for name, shape, form in packed.layout],
-    }
+    layout = [[name, list(shape), form] for name, shape, form in packed.layout]
+    data = describe_model(model)
+    data["tokenizer"] = tokenizer
+    data["place"] = "inside"
+    data["precision"] = precision
+    data["weights"] = layout
     return data, packed
 
 
@@ -141,19 +141,26 @@ def describe_model(model: LiveModel) -> dict:
     """Return the data that the pages of a model share, wherever it computes."""
     config = model.spec.config
     letters = config_letters(config)
-    sizes = {"L": "L", "H": "H", "A": "A", "FFD": "F", "T": "T", "P": "P"}
+    sizes = {
+        "L": letters["L"],
+        "H": letters["H"],
+        "A": letters["A"],
+        "F": letters["FFD"],
+        "T": letters["T"],
+        "P": letters["P"],
+        "G": config.type_vocab_size,
+        "eps": config.layer_norm_eps,
+        "activation": ACTIVATIONS[config.hidden_act],
+        "padId": config.pad_token_id,
+    }
+    label_function = choose_activation(model.problem_type, model.spec.num_labels)
+
     return {
-        "config": {ours: letters[letter] for letter, ours in sizes.items()}
-        | {
-            "G": config.type_vocab_size,
-            "eps": config.layer_norm_eps,
-            "activation": ACTIVATIONS[config.hidden_act],
-            "padId": config.pad_token_id,
-        },
+        "config": sizes,
         "head": model.spec.head,
         "outputs": list_outputs(model),
         "labels": name_labels(model),
-        "labelFunction": choose_activation(model.problem_type, model.spec.num_labels),
+        "labelFunction": label_function,
         "pooling": _describe_pooling(model),
         "difference": None,
         "recordings": [],
@@ -173,7 +180,9 @@ def put_outputs_first(array: np.ndarray, entry: Entry) -> np.ndarray:
 def _read_tensors(model: LiveModel) -> Iterator[tuple[str, np.ndarray]]:
     for name, read in model.readers.items():
         yield name, read()
-    for number, layer in enumerate(model.sentence.dense if model.sentence else (), 1):
+    if model.sentence is None:
+        return
+    for number, layer in enumerate(model.sentence.dense, 1):
         yield f"Sentence-Dense-{number}/kernel", layer.kernel.T
         if layer.bias is not None:
             yield f"Sentence-Dense-{number}/bias", layer.bias
@@ -183,7 +192,9 @@ def name_labels(model: LiveModel) -> list[str]:
     """Return the names of the outputs of a head that has labels."""
     if not model.spec.has_labels:
         return []
-    return list(model.labels or [f"LABEL_{n}" for n in range(model.spec.num_labels)])
+    if model.labels:
+        return list(model.labels)
+    return [f"LABEL_{n}" for n in range(model.spec.num_labels)]
 
 
 def list_outputs(model: LiveModel) -> list[str]:

@@ -66,17 +66,21 @@ def can_hold(model: LiveModel) -> bool:
 
 def _find_not_finite(model: LiveModel) -> str | None:
     """Return the name of a tensor with NaN or infinity; None: there is none."""
-    return next(
-        (name for name, read in model.readers.items() if not np.isfinite(read()).all()), None
-    )
+    for name, read in model.readers.items():
+        if not np.isfinite(read()).all():
+            return name
+    return None
 
 
 def _measure(model: LiveModel, packed: PackedWeights, precision: str) -> dict:
     """Return how far the packed weights are from the model's."""
     if precision == "float32":
         return NO_DIFFERENCE
-    before = {name: np.asarray(read(), "float32") for name, read in model.readers.items()}
-    return measure_difference(model, before, unpack_weights(packed))
+    before = {}
+    for name, read in model.readers.items():
+        before[name] = np.asarray(read(), "float32")
+    after = unpack_weights(packed)
+    return measure_difference(model, before, after)
 
 
 def _record_for_notebook(model: LiveModel) -> LivePart | None:

@@ -36,7 +36,8 @@ def compute_outputs(
     if f"{names.MLM_SIMILARITY}/bias" in arrays and names.MLM_NORM in tensors:
         outputs["mlm"] = predict_tokens(model, arrays, encoding, tensors, request["positions"])
     if names.NSP in tensors:
-        outputs["nsp"] = {"isNext": float(softmax(tensors[names.NSP])[0])}
+        probs = softmax(tensors[names.NSP])
+        outputs["nsp"] = {"isNext": float(probs[0])}
     if names.CLASSIFIER in tensors and model.spec.has_labels:
         kind = choose_activation(model.problem_type, model.spec.num_labels)
         outputs["classes"] = _rank_labels(model, tensors[names.CLASSIFIER], kind)
@@ -90,9 +91,13 @@ def _pool_tokens(states: np.ndarray, how: str, skip: int) -> np.ndarray:
     if how == "max":
         return states.max(axis=0)
     if how == "weightedmean":
-        weights = np.arange(skip + 1, skip + 1 + len(states), dtype="float32")
+        first = skip + 1
+        weights = np.arange(first, first + len(states), dtype="float32")
         return weights @ states / weights.sum()
-    return states.sum(axis=0) / (len(states) if how == "mean" else len(states) ** 0.5)
+
+    count = len(states)
+    divisor = count if how == "mean" else count**0.5
+    return states.sum(axis=0) / divisor
 
 
 def predict_tokens(
@@ -117,7 +122,8 @@ def predict_tokens(
     predictions = []
     for place, position in enumerate(wanted):
         blocks = [candidates[place] for candidates in by_block]
-        predictions.append({"position": position, "candidates": blocks[-1], "blocks": blocks})
+        last = blocks[-1]
+        predictions.append({"position": position, "candidates": last, "blocks": blocks})
     return predictions
 
 
@@ -146,7 +152,10 @@ def _rank_labels(model: LiveModel, logits: np.ndarray, kind: str) -> list[dict]:
     values = softmax(logits) if kind == "softmax" else ACTIVATIONS[kind](logits)
     labels = name_labels(model)
     order = np.argsort(-values, kind="stable")
-    return [{"label": labels[n], "prob": float(values[n])} for n in order]
+    ranked = []
+    for number in order:
+        ranked.append({"label": labels[number], "prob": float(values[number])})
+    return ranked
 
 
 def _find_answer(encoding: Encoding, span: np.ndarray, context: str) -> dict:
@@ -182,5 +191,6 @@ def count_units(text: str) -> list[int]:
     """Return JavaScript's index of each character and of the end: UTF-16 units before it."""
     counts = [0]
     for character in text:
-        counts.append(counts[-1] + (2 if ord(character) > 0xFFFF else 1))
+        units = 2 if ord(character) > 0xFFFF else 1
+        counts.append(counts[-1] + units)
     return counts

@@ -47,14 +47,18 @@ def _encode(array: np.ndarray, form: str) -> list[bytes]:
                 f"float16 weights must be at most {_LARGEST_HALF:,.0f}, got {largest:,.0f}: choose "
                 "weights='float32' (--weights float32)"
             )
-        return [_pad(array.astype("<f2").tobytes())]
+        halves = array.astype("<f2")
+        return [_pad(halves.tobytes())]
+
     scales, numbers = quantize(array)
-    return [_pad(scales.astype("<f2").tobytes()), _pad(numbers.tobytes())]
+    scales = scales.astype("<f2")
+    return [_pad(scales.tobytes()), _pad(numbers.tobytes())]
 
 
 def unpack_weights(packed: PackedWeights) -> dict[str, np.ndarray]:
     """Return weights by name in float32, as the page decodes them."""
-    arrays, start = {}, 0
+    arrays = {}
+    start = 0
 
     def take(dtype: str, count: int) -> np.ndarray:
         nonlocal start
@@ -67,11 +71,14 @@ def unpack_weights(packed: PackedWeights) -> dict[str, np.ndarray]:
         if form == "int8":
             height, columns = shape
             groups = math.ceil(columns / GROUP)
-            scales = take("<f2", height * groups).astype("float32").reshape(height, groups)
+            halves = take("<f2", height * groups)
+            scales = halves.astype("float32").reshape(height, groups)
+            units = np.repeat(scales, GROUP, axis=1)
             numbers = take("i1", size).reshape(shape)
-            arrays[name] = numbers * np.repeat(scales, GROUP, axis=1)[:, :columns]
+            arrays[name] = numbers * units[:, :columns]
         else:
-            numbers = take("<f4" if form == "float32" else "<f2", size)
+            dtype = "<f4" if form == "float32" else "<f2"
+            numbers = take(dtype, size)
             arrays[name] = numbers.astype("float32").reshape(shape)
     return arrays
 
@@ -80,7 +87,8 @@ def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return float16 scales (rows, groups) and int8 numbers (rows, columns) in units of these."""
     height, columns = array.shape
     missing = -columns % GROUP
-    padded = np.pad(array, ((0, 0), (0, missing)))
+    paddings = ((0, 0), (0, missing))
+    padded = np.pad(array, paddings)
     groups = padded.reshape(height, -1, GROUP)
 
     largest = np.abs(groups).max(axis=2)

@@ -305,14 +305,19 @@ def _choose_level(traces: Sequence[Trace], most_bytes: int, levels: Sequence) ->
 
 def _count_weights(trace: Trace) -> int:
     """Return the bytes of a trace's attention weights."""
-    maps = [tensor for name, tensor in trace.tensors.items() if name.endswith("/probs")]
-    return count_bytes(len(maps) * len(maps[0]), maps[0].shape[-1])
+    maps = []
+    for name, tensor in trace.tensors.items():
+        if name.endswith("/probs"):
+            maps.append(tensor)
+    heads, _, length = maps[0].shape
+    return count_bytes(len(maps) * heads, length)
 
 
 def _write_recording(trace: Trace, stored: dict[str, np.ndarray], dtype: np.dtype) -> dict:
     """Return a trace for a page's data: names and shapes, and all numbers in one text."""
     recording = write_header(trace, stored)
-    data = b"".join(tensor.astype(dtype).tobytes() for tensor in stored.values())
+    pieces = [tensor.astype(dtype).tobytes() for tensor in stored.values()]
+    data = b"".join(pieces)
     recording["data"] = base64.b64encode(data).decode()
     return recording
 
@@ -322,6 +327,7 @@ def write_header(trace: Trace, stored: dict[str, np.ndarray]) -> dict:
     outputs = dict(trace.outputs)
     if "vector" in outputs:
         outputs["vector"] = [float(f"{number:.7g}") for number in outputs["vector"]]
+
     return {
         "request": trace.request,
         "milliseconds": round(trace.milliseconds, 1),

@@ -80,9 +80,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/trace":
             self.send_error(HTTPStatus.NOT_FOUND, f"a request goes to /trace, got {self.path}")
             return
+
         body = self._read_body()
         if body is None:
             return
+
         try:
             request = js.parse(body, REQUEST, "the request")
             with self.server.turn:
@@ -111,7 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_body(self) -> bytes | None:
         """Return a request's body; answer what has none, another type, or is too large."""
-        kind = self.headers.get("Content-Type", "").partition(";")[0].strip()
+        media_type = self.headers.get("Content-Type", "")
+        kind = media_type.partition(";")[0].strip()
         length = self.headers.get("Content-Length", "")
         if kind != "application/json":
             status, text = HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a request must be application/json"

@@ -100,10 +100,15 @@ def _normalizer(**options: bool) -> normalizers.Normalizer:
 def describe_lowercase() -> str:
     """Return runs of (first, count, step, distance): capitals and how far their letters are."""
     changed = _changes(_normalizer(lowercase=True))
-    distances = {point: ord(text) - point for point, text in changed.items() if len(text) == 1}
+    distances = {}
+    for point, text in changed.items():
+        if len(text) == 1:
+            distances[point] = ord(text) - point
+
     runs: list[list[int]] = []
     for point, distance in sorted(distances.items()):
-        run = next((last for last in runs[-2:] if _continues(last, point, distance)), None)
+        continued = [last for last in runs[-2:] if _continues(last, point, distance)]
+        run = continued[0] if continued else None
         if run is None:
             runs.append([point, 1, 1, distance])
         else:
@@ -157,8 +162,9 @@ def _changes(normalizer: normalizers.Normalizer) -> dict[int, str]:
 def _chunks() -> Iterator[list[str]]:
     """Yield all code points but surrogates and the digit that stands between them."""
     first_empty, after_empty = _EMPTY
-    starts = [*range(0, first_empty, _CHUNK), *range(after_empty, _END, _CHUNK)]
-    for start in starts:
+    before = range(0, first_empty, _CHUNK)
+    after = range(after_empty, _END, _CHUNK)
+    for start in [*before, *after]:
         points = []
         for number in range(start, start + _CHUNK):
             is_surrogate = 0xD800 <= number < 0xE000

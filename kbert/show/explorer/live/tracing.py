@@ -39,7 +39,9 @@ REQUEST = js.fields(
 
 
 def _is_pair(value) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(n) is int for n in value)
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    return all(type(number) is int for number in value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +61,9 @@ class Tracer:
 
     def __init__(self, model: LiveModel):
         self.model = model
-        self.arrays = {
-            name: np.ascontiguousarray(read(), "float32") for name, read in model.readers.items()
-        }
+        self.arrays = {}
+        for name, read in model.readers.items():
+            self.arrays[name] = np.ascontiguousarray(read(), "float32")
 
     def trace(self, request: dict) -> Trace:
         """Return the trace of a request, which `REQUEST` describes.
@@ -100,7 +102,8 @@ class Tracer:
             )
         texts = [prepare_text(self.model, read_prompt(self.model) + text)]
         pairs = None if pair is None else [prepare_text(self.model, pair)]
-        (encoding,) = tokenizer.encode_batch(texts, pairs, max_length=max_length(self.model))
+        longest = max_length(self.model)
+        (encoding,) = tokenizer.encode_batch(texts, pairs, max_length=longest)
         if max(encoding.ids) >= config.vocab_size:
             raise ValueError(
                 f"the tokenizer's ids must be below vocab_size = {config.vocab_size}, got "
@@ -112,11 +115,14 @@ class Tracer:
         tokenizer = require_tokenizer(self.model)
         special = set(tokenizer.vocabulary.special_tokens.values())
         prompt = len(read_prompt(self.model)), 0  # offsets are in the texts that were typed
-        units = [count_units(text) for text in (request["text"], request["pair"] or "")]
+        texts = (request["text"], request["pair"] or "")
+        units = [count_units(text) for text in texts]
 
         def find_unit(segment: int, offset: int) -> int:
-            index = min(max(0, offset - prompt[segment]), len(units[segment]) - 1)
-            return units[segment][index]
+            units_of_text = units[segment]
+            index = max(0, offset - prompt[segment])
+            last = len(units_of_text) - 1
+            return units_of_text[min(index, last)]
 
         tokens = [tokenizer.token_of(number) for number in encoding.ids]
         encoded = zip(tokens, encoding.ids, encoding.text_numbers, encoding.offsets, strict=True)
@@ -143,7 +149,9 @@ def check_sentence(model: LiveModel, request: dict) -> None:
     encoding = require_tokenizer(model).encode(request["text"], request["pair"])
     both = zip(encoding.text_numbers, encoding.word_ids, strict=True)
     numbers = {number for number, word in both if word is not None}
-    texts = [text for text in (request["text"], request["pair"]) if text is not None]
+    texts = [request["text"]]
+    if request["pair"] is not None:
+        texts.append(request["pair"])
     for number, text in enumerate(texts):
         if number not in numbers:
             raise ValueError(
@@ -158,7 +166,12 @@ def check_sentence(model: LiveModel, request: dict) -> None:
 
 def complete_request(request: dict) -> dict:
     """Return a request with every key of the contract."""
-    nothing_off: dict = {"heads": [], "attention": [], "residuals": [], "positions": False}
+    nothing_off: dict = {
+        "heads": [],
+        "attention": [],
+        "residuals": [],
+        "positions": False,
+    }
     return {
         "text": request["text"],
         "pair": request.get("pair"),
@@ -173,7 +186,8 @@ def read_changes(config: BertConfig, request: dict) -> Changes:
     off = request["off"]
     blocks = config.num_hidden_layers
     heads = config.num_attention_heads
-    for block in [*off["attention"], *(block for block, _ in off["heads"])]:
+    blocks_of_heads = [block for block, _ in off["heads"]]
+    for block in [*off["attention"], *blocks_of_heads]:
         if not 1 <= block <= blocks:
             raise ValueError(f"a block to switch off must be 1 … {blocks}, got {block}")
     for _, head in off["heads"]:
