@@ -96,7 +96,10 @@ class Inspection:
     @property
     def bytes(self) -> int:
         """Size of the stored weights, in bytes."""
-        return sum(math.prod(tensor.shape) * _bytes_of(tensor.dtype) for tensor in self.tensors)
+        total = 0
+        for tensor in self.tensors:
+            total += math.prod(tensor.shape) * _bytes_of(tensor.dtype)
+        return total
 
 
 @printable.escape_errors()
@@ -187,7 +190,8 @@ def _summarize_tensors(inspection: Inspection) -> list[str]:
     lines.append(_row("total", inspection.tensors) + f", {inspection.bytes:,} bytes")
 
     if inspection.left_out:
-        kinds = {re.split(r"[/.]", name)[-1] for name in inspection.left_out}
+        endings = [re.split(r"[/.]", name)[-1] for name in inspection.left_out]
+        kinds = set(endings)
         count = len(inspection.left_out)
         are = "tensor is no weight" if count == 1 else "tensors are no weights"
         lines.append(f"  {count} {are} of BERT: {', '.join(sorted(kinds))}")
@@ -274,7 +278,9 @@ def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     parts: dict[str, str] = {}
     for row in weight_names.templates_of(weight_names.PARTS, spec.config):
         name = row.names.get(checkpoint.column, "")
-        if name in checkpoint.tensors and (name not in parts or row.part in head_groups):
+        if name not in checkpoint.tensors:
+            continue
+        if name not in parts or row.part in head_groups:
             parts[name] = row.part
     for name in checkpoint.tensors:
         parts.setdefault(name, BESIDE)
@@ -282,8 +288,10 @@ def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     tensors = []
     for name, part in parts.items():
         tensor = checkpoint.tensors[name]
+        shape = tuple(tensor.shape)
         dtype = str(tensor.dtype)
-        tensors.append(InspectedTensor(name, tuple(tensor.shape), _DTYPES.get(dtype, dtype), part))
+        dtype = _DTYPES.get(dtype, dtype)
+        tensors.append(InspectedTensor(name, shape, dtype, part))
     return tuple(tensors)
 
 

@@ -152,7 +152,8 @@ def check_whole(model, spec: GraphSpec) -> None:
     from kbert.model.layers.quantized import refuse_quantized  # imports Keras
 
     refuse_quantized(model.layers)
-    expected = {entry.name: entry.shape for entry in weight_names.entries_of(spec, "kbert")}
+    entries = weight_names.entries_of(spec, "kbert")
+    expected = {entry.name: entry.shape for entry in entries}
     shapes = {}
     for layer in model.layers:
         for weight in layer.weights:
@@ -214,7 +215,8 @@ def weights_digest(bert, without: Collection[str] = ()) -> str:
     `without` names layers that are left out.
     """
     digest = hashlib.blake2b(digest_size=8)
-    digest.update("\n".join(bert.labels or ()).encode())
+    labels = "\n".join(bert.labels or ())
+    digest.update(labels.encode())
     for layer in bert.model.layers:
         if layer.name in without:
             continue

@@ -66,7 +66,9 @@ def save_tensors(arrays: Mapping[str, np.ndarray], file: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {}
+    for name, array in arrays.items():
+        contiguous[name] = np.ascontiguousarray(array)
     try:
         save_file(contiguous, file, metadata={"format": "pt"})
     except SafetensorError as error:

@@ -31,9 +31,10 @@ def unpack(path: Path) -> Iterator[Path]:
         with damage_in_one_line(path, _FORM):
             archive.extractall(folder)
 
-        inside = [
-            entry for entry in folder.iterdir() if not entry.name.startswith((".", "__MACOSX"))
-        ]
+        inside = []
+        for entry in folder.iterdir():
+            if not entry.name.startswith((".", "__MACOSX")):
+                inside.append(entry)
         is_one_folder = len(inside) == 1 and inside[0].is_dir()
         with rename_in_errors(folder, str(path)):
             yield inside[0] if is_one_folder else folder

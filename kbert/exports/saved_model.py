@@ -91,7 +91,10 @@ def check(path: Path) -> None:
             inside = sorted(entry.name for entry in whole.iterdir())
 
     known = _ENTRIES if "saved_model.pb" in inside else set()  # what else is there would be lost
-    unknown = [name for name in inside if name not in known and not is_own(name)]
+    unknown = []
+    for name in inside:
+        if name not in known and not is_own(name):
+            unknown.append(name)
     is_file = path.exists() and not path.is_dir()
     if unknown or is_file:
         raise ValueError(
@@ -129,7 +132,9 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
     saved.non_trainable_variables = [weight.value for weight in model.non_trainable_weights]
     saved.variables = [weight.value for weight in model.weights]
 
-    signatures = {name: function.get_concrete_function() for name, function in functions.items()}
+    signatures = {}
+    for name, function in functions.items():
+        signatures[name] = function.get_concrete_function()
     try:
         tf.saved_model.save(saved, str(folder), signatures)
     except tf.errors.OpError as error:  # a full disk, among others

@@ -56,7 +56,8 @@ def mark_picture(picture: bytes, ending: str) -> bytes:
     """Return a .png, .svg or .pdf picture with a comment that kbert wrote it."""
     if ending == ".png":
         crc = struct.pack(">I", zlib.crc32(_PNG_TEXT))
-        chunk = struct.pack(">I", len(_PNG_TEXT) - len(b"tEXt")) + _PNG_TEXT + crc
+        length = len(_PNG_TEXT) - len(b"tEXt")
+        chunk = struct.pack(">I", length) + _PNG_TEXT + crc
         return picture[:_PNG_HEAD] + chunk + picture[_PNG_HEAD:]
     if ending == ".svg":
         return picture.replace(b"<svg", _SVG_COMMENT + b"<svg", 1)

@@ -54,7 +54,8 @@ def convert_text(data: bytes, name: str) -> bytes:
     """
     with _unpack(io.BytesIO(data), name) as file:
         data = file.read()
-    encoding = next((encoding for mark, encoding in _WIDE if data.startswith(mark)), None)
+    encodings = [encoding for mark, encoding in _WIDE if data.startswith(mark)]
+    encoding = encodings[0] if encodings else None
     if encoding is not None:
         try:
             data = data.decode(encoding).encode()

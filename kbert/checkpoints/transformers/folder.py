@@ -59,7 +59,9 @@ def is_checkpoint(path: Path) -> bool:
     if not path.is_dir() or not has_weights:
         return False
     with contextlib.suppress(ValueError):
-        return files.config is not None and "class_name" not in js.read(files.config, js.OBJECT)
+        if files.config is None:
+            return False
+        return "class_name" not in js.read(files.config, js.OBJECT)
     return True  # what is wrong with it is said when it is opened
 
 
@@ -182,7 +184,9 @@ def read_head(path: Path) -> str | None:
 
 def _settings(files: layout.Layout) -> dict:
     """Return the content of the configuration's file; empty without one."""
-    return {} if files.config is None else js.read(files.config, _CONFIG)
+    if files.config is None:
+        return {}
+    return js.read(files.config, _CONFIG)
 
 
 def write(
@@ -201,8 +205,10 @@ def write(
 
     classes = CLASSES[bert.config.model_type]
     groups = classes.named[name][1]
-    arrays = _list_arrays(bert, groups, prefix="" if name == classes.bare else classes.prefix)
-    layers = [row.layer for row in weight_names.templates_of(groups, bert.config)]
+    prefix = "" if name == classes.bare else classes.prefix
+    arrays = _list_arrays(bert, groups, prefix)
+    templates = weight_names.templates_of(groups, bert.config)
+    layers = [row.layer for row in templates]
     writing.warn_of_losses(bert, path, name, _list_losses(bert, groups), layers)
     values = _make_config(bert, name, layers)
 
@@ -237,10 +243,12 @@ def _list_arrays(bert, groups: Collection[str], prefix: str) -> dict[str, np.nda
     """Return the weights by transformers' names, the encoder's with their prefix."""
     heads = CLASSES[bert.config.model_type].heads
     column = weight_names.column_of(bert.config)
-    entries = weight_names.entries(groups, bert.config, column, bert.spec.num_labels)
+    num_labels = bert.spec.num_labels
+    entries = weight_names.entries(groups, bert.config, column, num_labels)
 
     arrays = {}
-    for name, array in transfer.arrays_of(bert.model, entries).items():
+    values = transfer.arrays_of(bert.model, entries)
+    for name, array in values.items():
         is_of_head = name.startswith(heads)
         arrays[name if is_of_head else prefix + name] = array
     return arrays
@@ -267,19 +275,26 @@ def _make_config(bert, architecture: str, held: Collection[str]) -> dict:
         "sentence_transformers": {"activation_fn": activation} if activation else None,
     }
     if bert.spec.has_labels:
-        labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
+        indices = range(bert.spec.num_labels)
+        labels = bert.labels or [f"LABEL_{index}" for index in indices]
         optional["id2label"] = {str(index): label for index, label in enumerate(labels)}
         optional["label2id"] = {label: index for index, label in enumerate(labels)}
 
     values = bert.config.to_transformers_dict()
     values |= {"architectures": [architecture], "dtype": "float32"}
-    return values | {key: value for key, value in optional.items() if value is not None}
+    for key, value in optional.items():
+        if value is not None:
+            values[key] = value
+    return values
 
 
 def class_to_write(bert, architecture: str | None) -> str:
     """Return the transformers class of a model: the requested, its own, or its whole head's."""
     classes = CLASSES[bert.config.model_type]
-    fitting = [name for name, (head, _) in classes.named.items() if head == bert.head]
+    fitting = []
+    for name, (head, _) in classes.named.items():
+        if head == bert.head:
+            fitting.append(name)
     if not fitting:
         raise ValueError(
             f"format transformers stores heads of its classes, got {bert.head}, which has none: "

@@ -106,8 +106,13 @@ class Shards:
     @property
     def fingerprint(self) -> dict:
         """Identity of the content, as JSON: equal if the tokens are equal."""
-        identity = {key: self.index[key] for key in ("corpus", "vocabulary", "settings")}
-        hashes = {entry["name"]: entry["sha256"] for entry in self.index["files"]}
+        identity = {
+            "corpus": self.index["corpus"],
+            "vocabulary": self.index["vocabulary"],
+            "settings": self.index["settings"],
+        }
+        files = self.index["files"]
+        hashes = {entry["name"]: entry["sha256"] for entry in files}
         return identity | {"files": hashes, "share": self.share}
 
     def take(self, indices: np.ndarray) -> np.ndarray:
@@ -120,7 +125,8 @@ class Shards:
         for number in np.unique(shard):
             self._check_size(number)
             here = shard == number
-            tokens[here] = self._tokens[number][indices[here] - self._bounds[number]]
+            offsets = indices[here] - self._bounds[number]
+            tokens[here] = self._tokens[number][offsets]
         return tokens
 
     def _check_size(self, number: int) -> None:
@@ -161,7 +167,8 @@ class Shards:
     def _select(self, documents: np.ndarray, share: str) -> "Shards":
         part = copy.copy(self)
         vars(part).pop("document_tokens", None)
-        part.starts, part.ends = self.starts[documents], self.ends[documents]
+        part.starts = self.starts[documents]
+        part.ends = self.ends[documents]
         part.share = share if self.share is None else f"{share} of {self.share}"
         return part
 

@@ -45,7 +45,9 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     ending, by path, each also .gz, .bz2 or .xz), a glob, or several of these. Raise an OSError for
     a path that does not exist or cannot be read, and for a folder without a text file.
     """
-    entries = [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
+    if isinstance(corpus, (str, os.PathLike)):
+        corpus = [corpus]
+    entries = list(corpus)
     if not entries:
         raise ValueError("the corpus must be files, folders or globs, got none")
 
@@ -80,7 +82,8 @@ def _find_texts(folder: Path) -> list[Path]:
 
 def _expand_glob(pattern: str | os.PathLike) -> list[Path]:
     """Return the files that a glob matches, by path."""
-    matches = [Path(name) for name in sorted(glob(str(pattern), recursive=True))]
+    entries = sorted(glob(str(pattern), recursive=True))
+    matches = [Path(name) for name in entries]
     files = [path for path in matches if path.is_file()]
     if not files:
         way = "give .txt files, a folder of them, or a glob in quotes"

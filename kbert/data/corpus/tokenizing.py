@@ -97,7 +97,8 @@ class WorkerProcesses(ThreadPoolExecutor):
 
         process = self._own.process
         try:
-            pickle.dump((function, block, *arguments), process.stdin, protocol=5)
+            request = (function, block, *arguments)
+            pickle.dump(request, process.stdin, protocol=5)
             process.stdin.flush()
             return pickle.load(process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
@@ -111,7 +112,9 @@ class WorkerProcesses(ThreadPoolExecutor):
 
 def serve() -> None:
     """Run a worker process: call functions and write their results until there are no more."""
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    source = sys.stdin.buffer
+    output = os.dup(1)
+    sink = os.fdopen(output, "wb")
     os.dup2(2, 1)  # whatever prints must not end up among the answers
     # the process at the other end may be killed at any time, in the middle of a message too
     ended = (EOFError, KeyboardInterrupt, BrokenPipeError, pickle.UnpicklingError)

@@ -101,7 +101,8 @@ def train_vocab(
 
     characters = _common_characters(rust, texts(), alphabet)
     if not characters:
-        names = ", ".join(path.name for path in find_files(corpus)[:3])
+        first_files = find_files(corpus)[:3]
+        names = ", ".join(path.name for path in first_files)
         raise ValueError(f"the corpus must hold text, got no sentence in {names}")
     first = special + characters
     # the ##x that occur, in any order: a training without merges finds them
@@ -165,7 +166,9 @@ def _drop_long_words(rust, text: str) -> str:
 
 def _build_untrained(normalizer: tokenizers.normalizers.Normalizer) -> tokenizers.Tokenizer:
     """Return a Rust tokenizer with BERT's rules and no tokens."""
-    rust = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
+    unknown = SPECIAL_TOKENS["unk"]
+    model = tokenizers.models.WordPiece(unk_token=unknown)
+    rust = tokenizers.Tokenizer(model)
     rust.normalizer = normalizer
     rust.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     return rust

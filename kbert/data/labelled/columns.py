@@ -154,7 +154,8 @@ class ColumnOptions:
         names = [str(column).strip().lower() for column in header]
         wanted = name.strip().lower()
         if wanted not in names:
-            listed = first_few([printable.cut(str(column), 30) for column in header], 6)
+            columns = [printable.cut(str(column), 30) for column in header]
+            listed = first_few(columns, 6)
             hint = self._hint_of_numbers(name, names, location)
             raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
         return names.index(wanted)

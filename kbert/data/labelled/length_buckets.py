@@ -53,7 +53,8 @@ class Examples:
     weights: Sequence[float] = ()
 
     def __post_init__(self):
-        counts = {"segment_ids": (len(self.segment_ids), len(self.ids))}
+        segment_counts = len(self.segment_ids), len(self.ids)
+        counts = {"segment_ids": segment_counts}
         for name, labels in self.labels.items():
             counts[f"labels of {name}"] = len(labels), len(self)
         if self.notes:
@@ -93,7 +94,9 @@ class Examples:
 
     def digest(self) -> str:
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
-        groups = [self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values()]
+        labels = self.labels.values()
+        class_weights = self.class_weights.values()
+        groups = [self.ids, self.segment_ids, *labels, *class_weights]
         for values in (self.counts, self.weights):
             if values:
                 groups.append([values])
@@ -193,7 +196,8 @@ class BucketedBatches(Batches):
             return TrainingBatch(self._pad_sequences(chosen, length), labels, weights)
         width = self._widths[indices].max()
         inputs = self._pad_sequences(self._sequences[chosen, :width], length)
-        inputs[SEQUENCE_MASK] = self._mask[chosen, :width].astype(np.int32)
+        mask = self._mask[chosen, :width]
+        inputs[SEQUENCE_MASK] = mask.astype(np.int32)
         return TrainingBatch(inputs, labels, weights)
 
     def _label_step(
@@ -260,7 +264,8 @@ class BucketedBatches(Batches):
         )
         inputs = {}
         for name, lists, fill in columns:
-            flat = pad_sequences([lists[n] for n in sequences.ravel()], length, fill)
+            chosen = [lists[n] for n in sequences.ravel()]
+            flat = pad_sequences(chosen, length, fill)
             inputs[name] = flat.reshape(*sequences.shape, length)
         return inputs
 
@@ -288,7 +293,8 @@ class BucketedBatches(Batches):
         for start in range(0, len(order), size):
             pool = order[start : start + size]
             if self.pool > 1:
-                by_length = np.lexsort((self._tokens[pool], self._counts[pool]))
+                counts = self._counts[pool]
+                by_length = np.lexsort((self._tokens[pool], counts))
                 pool = pool[by_length]
             deal_key = key_of(self.seed, epoch, _DEAL, start)
             batches += self._split_pool(pool, deal_key)

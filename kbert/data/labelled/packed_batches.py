@@ -125,7 +125,8 @@ class PackedBatches(BucketedBatches):
 def _possible_lengths(longest: int, longest_row: int) -> list[int]:
     """Return the lengths of rows to try: from the longest text's to twice that."""
     first = -(-longest // _STEP) * _STEP
-    lengths = [n for n in range(first, 2 * first + 1, _STEP) if n <= longest_row]
+    last = min(2 * first, longest_row)
+    lengths = list(range(first, last + 1, _STEP))
     return lengths or [longest]
 
 

@@ -101,7 +101,8 @@ class PretrainingBatches(Batches):
         else:
             self._examples = Pairs(shards, seq_len, self.short_seq_probability, self.seed)
         tokens = shards.tokenizer.tokens
-        self._continues = np.array([token.startswith("##") for token in tokens])
+        continues = [token.startswith("##") for token in tokens]
+        self._continues = np.array(continues)
         self._ordinary = ordinary_ids(shards.tokenizer)
         self._plans: dict[int, np.ndarray] = {}
         self._ends: list[int] = []  # examples up to the end of each epoch
@@ -207,7 +208,8 @@ class PretrainingBatches(Batches):
         originals = np.take_along_axis(filled.ids, positions, axis=1)
         labels = np.where(real, originals, 0)
         mask_id = self.shards.tokenizer.mask_id
-        ids = masking.mask_tokens(examples.keys, filled.ids, chosen, mask_id, self._ordinary)
+        keys = examples.keys
+        ids = masking.mask_tokens(keys, filled.ids, chosen, mask_id, self._ordinary)
 
         mlm_weights = (real / max(predictions, 1)).astype(np.float32)
         nsp_weight = 0.0 if self.mlm_only else 1 / self.batch_size

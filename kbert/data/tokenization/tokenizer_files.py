@@ -174,7 +174,10 @@ def _merge_arguments(arguments: dict, settings: dict, rules: dict) -> dict:
         if (entry["content"], entry.get("id")) not in known:
             added.append(entry)
 
-    return arguments | settings | {"added": tuple(added)} | rules | {"special_tokens": names}
+    merged = arguments | settings
+    merged |= {"added": tuple(added)}
+    merged |= rules
+    return merged | {"special_tokens": names}
 
 
 def _find_file(path: Path) -> Path:
@@ -277,7 +280,11 @@ def _tokens_by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
                 f"{path}: each token must have its own id, got {token_id} for {token!r} and for "
                 f"{by_id[token_id]!r}"
             )
-    return tuple(by_id.get(token_id, no_token(token_id)) for token_id in range(count))
+    tokens = []
+    for token_id in range(count):
+        token = by_id.get(token_id, no_token(token_id))
+        tokens.append(token)
+    return tuple(tokens)
 
 
 def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
@@ -343,7 +350,8 @@ def _read_settings(path: Path, values: dict, config: dict) -> dict:
         if token not in names.values():
             added.append(entry)
 
-    direction = (values.get("truncation") or {}).get("direction") or "Right"
+    truncation = values.get("truncation") or {}
+    direction = truncation.get("direction") or "Right"
     length = config.get("model_max_length") or config.get("max_len") or _NO_LIMIT
     inputs = config.get("model_input_names") or [SEGMENTS]
     settings = {

@@ -137,7 +137,10 @@ class Vocabulary:
     def all_tokens(self) -> tuple[str, ...]:
         """Tokens by id, including those beyond WordPiece's."""
         count = len(self.tokens)
-        beyond = [entry["content"] for entry in self.added if entry["id"] >= count]
+        beyond = []
+        for entry in self.added:
+            if entry["id"] >= count:
+                beyond.append(entry["content"])
         return (*self.tokens, *beyond)
 
     def engine(self) -> RustTokenizer:
@@ -240,7 +243,8 @@ def _number_added(entries: Iterable[dict], ids: dict[str, int], source: str) -> 
         token = entry["content"]
         if token not in listed:
             listed.add(token)
-            numbered.append(entry | {"id": ids.setdefault(token, len(ids))})
+            token_id = ids.setdefault(token, len(ids))
+            numbered.append(entry | {"id": token_id})
     return numbered
 
 
