@@ -340,8 +340,9 @@ def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
 
     by_class: dict[str, str] = {}
     for classes in classes_by_column().values():
-        for name, (class_head, _) in classes.named.items():
-            by_class[name] = class_head
+        for class_name, (class_head, _) in classes.named.items():
+            by_class[class_name] = class_head
+
     auto_mapping = config.get("auto_mapping") or {}
     base_class = auto_mapping.get("base_model_class") or ""
     count = weight_names.find_num_labels(saved, *classes_by_column())
