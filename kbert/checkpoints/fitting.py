@@ -101,7 +101,10 @@ def _remove_classifiers(tensors: dict[str, Tensor], column: str) -> list[str]:
     A classifier of sequences and one of tokens have one name in transformers: not taken for it.
     """
     templates = [row for row in weight_names.TEMPLATES if "N" in row.shape]
-    classifiers = {row.names[column] for row in templates if column in row.names}
+    classifiers = set()
+    for row in templates:
+        if column in row.names:
+            classifiers.add(row.names[column])
     removed = sorted(name for name in classifiers if name in tensors)
     for name in removed:
         del tensors[name]

@@ -316,5 +316,6 @@ def _save(model, entries: list[weight_names.Entry], prefix: Path) -> None:
                 tensors=tensors,
             )
     except tf.errors.OpError as error:
-        what = error.message.split("}} ")[-1].removesuffix(" [Op:SaveV2]")
+        last_line = error.message.split("}} ")[-1]
+        what = last_line.removesuffix(" [Op:SaveV2]")
         raise OSError(errno.EIO, f"the weights cannot be written: {what}", str(prefix)) from None

@@ -201,10 +201,12 @@ def _summarize_tensors(inspection: Inspection) -> list[str]:
 def _describe_tensors(tensors: Sequence[InspectedTensor]) -> list[str]:
     """Return a line per tensor: name, shape and dtype."""
     names = [printable.line(tensor.name) for tensor in tensors]
-    width = max((len(name) for name in names), default=0)
+    lengths = [len(name) for name in names]
+    width = max(lengths, default=0)
     lines = []
     for name, tensor in zip(names, tensors, strict=True):
-        shape = " × ".join([str(size) for size in tensor.shape])
+        sizes = [str(size) for size in tensor.shape]
+        shape = " × ".join(sizes)
         lines.append(f"  {name:<{width}}  {shape}  {tensor.dtype}")
     return lines
 
@@ -267,8 +269,9 @@ def _sentence_text(sentence: SentenceSettings) -> str:
 
 def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
     params = sum(math.prod(tensor.shape) for tensor in tensors)
-    dtypes = ", ".join(dict.fromkeys(tensor.dtype for tensor in tensors))
-    return f"  {part:<12}{len(tensors):>9,}{params:>15,}  {dtypes}"
+    dtypes = dict.fromkeys(tensor.dtype for tensor in tensors)
+    listed = ", ".join(dtypes)
+    return f"  {part:<12}{len(tensors):>9,}{params:>15,}  {listed}"
 
 
 def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:

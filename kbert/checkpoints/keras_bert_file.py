@@ -87,7 +87,8 @@ def _read_layers(path: Path, file) -> dict[str, dict] | None:
     if not text:
         return None
     source = f"{path}: model_config"
-    return dict(_flat(js.parse(text, _MODEL, source), source))
+    model = js.parse(text, _MODEL, source)
+    return dict(_flat(model, source))
 
 
 def _tensors(path: Path, weights) -> dict[str, Tensor]:
@@ -109,7 +110,8 @@ def _flat(model: dict, source: str) -> Iterator[tuple[str, dict]]:
     """Yield the layers of a model and of models within; a Keras 2 Sequential is a bare list."""
     config = js.check(model, _MODEL, source)["config"]
     layers = config if isinstance(config, list) else config.get("layers", [])
-    js.check(layers, js.list_of(_LAYER, "a list of layers"), source, "config.layers")
+    list_of_layers = js.list_of(_LAYER, "a list of layers")
+    js.check(layers, list_of_layers, source, "config.layers")
     for layer in layers:
         if "layers" in layer["config"]:
             yield from _flat(layer, source)

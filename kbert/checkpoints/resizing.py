@@ -197,7 +197,8 @@ def _resize(array: np.ndarray, size: int, filling: str, config: BertConfig) -> n
     if more <= 0:
         return array[:size].copy()
     if filling == "repeat":
-        return np.resize(array, (size, *array.shape[1:]))
+        shape = (size, *array.shape[1:])
+        return np.resize(array, shape)
     if filling == "mean":
         mean = array.mean(0, keepdims=True)
         new = np.repeat(mean, more, axis=0)

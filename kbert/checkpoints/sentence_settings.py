@@ -250,7 +250,8 @@ def torch_path(activation: str) -> str:
 
 def lowercase_text(text: str, special_tokens: Iterable[str]) -> str:
     """Lowercase all but special tokens, each character for itself, as the Rust tokenizers do."""
-    pattern = "|".join([re.escape(token) for token in special_tokens])
+    escaped = [re.escape(token) for token in special_tokens]
+    pattern = "|".join(escaped)
     pieces = re.split(f"({pattern})", text)
     texts = pieces[::2]
     pieces[::2] = [text.replace("Σ", "σ").lower() for text in texts]

@@ -86,10 +86,10 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list
     # After the model is built: the threads and Keras's Python would wait for each other. Most of
     # the time goes into new memory.
     with ThreadPoolExecutor(3) as threads:
-        arrays = {
-            entry.name: threads.submit(_read_array, tensors[entry.name], entry, not_finite)
-            for entry in present
-        }
+        arrays = {}
+        for entry in present:
+            tensor = tensors[entry.name]
+            arrays[entry.name] = threads.submit(_read_array, tensor, entry, not_finite)
 
         def take(name: str, shape: tuple[int, ...]) -> np.ndarray:
             return arrays.pop(name).result().reshape(shape)  # and its memory is let go
@@ -124,7 +124,8 @@ def _empty(shape: tuple[int, ...]) -> np.ndarray:
     size = math.prod(shape) * 4
     memory = np.empty(size + _ALIGNMENT, "u1")
     start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].view("float32").reshape(shape)
+    octets = memory[start : start + size]
+    return octets.view("float32").reshape(shape)
 
 
 def _copy(array: np.ndarray, to: np.ndarray) -> None:

@@ -82,7 +82,8 @@ def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int,
             shortest = lengths[first]
             padding += needed[shortest] * (longest - shortest) / mean
             before, chosen = best[first]
-            options.append((before + padding + shape_cost, (*chosen, longest)))
+            cost = before + padding + shape_cost
+            options.append((cost, (*chosen, longest)))
         best.append(min(options))
 
     _, chosen = best[-1]

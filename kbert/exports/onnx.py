@@ -125,7 +125,8 @@ def _from_torch(model, positions: int):
             self.model = model
 
         def forward(self, *inputs):
-            return tuple(serving.outputs_of(model, list(inputs)).values())
+            outputs = serving.outputs_of(model, list(inputs))
+            return tuple(outputs.values())
 
     inputs, axes = _make_example_inputs(model, positions)
     # Leave out that torchvision is absent, and that two inputs share their axes.
@@ -155,7 +156,8 @@ def _make_example_inputs(model, positions: int) -> tuple[tuple, tuple]:
     inputs = []
     axes = []
     for tensor in model.inputs:
-        shape = (2, tensor.shape[1] or min(3, positions))  # torch takes 1 for a constant
+        length = tensor.shape[1] or min(3, positions)
+        shape = (2, length)  # torch takes 1 for a constant
         dtype = getattr(torch, tensor.dtype)
         example = torch.ones(shape, dtype=dtype, device=device)
         inputs.append(example)

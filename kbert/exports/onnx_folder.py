@@ -69,7 +69,8 @@ def _build_served_model(bert, architecture: str, path: Path):
         outputs[name] = model.get_layer(layer).output
     serving.warn_of_untrained(bert, path / folder.ONNX, model, outputs)
     reads_token_table = names.MLM_SIMILARITY in layers.values()
-    before, rest = _split_model(model, list(outputs.values()), reads_token_table)
+    tensors = list(outputs.values())
+    before, rest = _split_model(model, tensors, reads_token_table)
     return _join_parts(before, rest, inputs, list(outputs))
 
 

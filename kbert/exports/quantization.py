@@ -59,7 +59,8 @@ def quantize_graph(proto, bert, quantize: str | None, calibration: Sequence[str]
         onnx.save(graph, folded)
 
         options: dict = {"op_types_to_quantize": _PRODUCTS, "per_channel": True}
-        options |= {"weight_type": ort.QuantType.QInt8, "extra_options": {"MatMulConstBOnly": True}}
+        options["weight_type"] = ort.QuantType.QInt8
+        options["extra_options"] = {"MatMulConstBOnly": True}
         if calibration is None:
             with serving.only_errors_of("root"):  # ONNX Runtime's advice: `_fold` has done it
                 ort.quantize_dynamic(folded, after, **options)

@@ -74,7 +74,8 @@ def _make_text_functions(bert, model) -> dict:
     try:
         from kbert.exports import text_answers
     except (ImportError, tf.errors.NotFoundError) as error:  # a symbol that its library lacks
-        version = ".".join(tf.__version__.split(".")[:2])
+        levels = tf.__version__.split(".")
+        version = ".".join(levels[:2])
         raise ImportError(
             f"{_WHAT} with text needs a tensorflow_text that fits TensorFlow "
             f"{tf.__version__}: pip install 'tensorflow-text=={version}.*'"

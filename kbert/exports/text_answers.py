@@ -138,7 +138,8 @@ def answer_tokens(bert, model):
 
 def _make_mask_filler(bert, model):
     """Return the function of ids that gives the most likely tokens of every [MASK]."""
-    state = model.get_layer(names.encoder_output(bert.config.num_hidden_layers)).output
+    last = names.encoder_output(bert.config.num_hidden_layers)
+    state = model.get_layer(last).output
     states = BertModel(ids_of(model), state, spec=None)
     dense, norm, similarity = [model.get_layer(name) for name in _MLM]
     table = model.get_layer(names.TOKEN_EMBEDDING)
@@ -154,9 +155,11 @@ def _make_mask_filler(bert, model):
         logits = similarity([at_masks, embeddings])[0]
 
         named = tf.nn.softmax(logits)[:, :vocab_size]
-        best, chosen = tf.math.top_k(named, min(CANDIDATES, vocab_size))
+        count = min(CANDIDATES, vocab_size)
+        best, chosen = tf.math.top_k(named, count)
         batch_size = tf.shape(ids, tf.int64)[0]
-        by_text = tf.RaggedTensor.from_value_rowids(chosen, mask_indices[:, 0], batch_size)
+        text_indices = mask_indices[:, 0]
+        by_text = tf.RaggedTensor.from_value_rowids(chosen, text_indices, batch_size)
         chosen_tokens = by_text.with_values(tf.gather(tokens, chosen))
         probs = by_text.with_values(best)
         return {

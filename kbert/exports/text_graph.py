@@ -113,7 +113,8 @@ class TextGraph:
         reserved = "".join([self._mark, *self._stand_ins])
         texts = tf.strings.regex_replace(texts, f"[{reserved}]", self._nobody)
 
-        any_added = "|".join([_quote(token) for token in self._added])
+        added = [_quote(token) for token in self._added]
+        any_added = "|".join(added)
         texts = tf.strings.regex_replace(texts, f"({any_added})", self._mark + r"\1")
         for token, stand_in in zip(self._added, self._stand_ins, strict=True):
             marked = self._mark + _quote(token)
@@ -187,7 +188,8 @@ def _longest_first(first, second, most: int):
     more = tf.maximum(first, second)
     half = tf.constant(most // 2, tf.int64)
     fits = less + more <= most
-    less_left = tf.where(fits, less, tf.minimum(less, half))
+    at_most_half = tf.minimum(less, half)
+    less_left = tf.where(fits, less, at_most_half)
     more_left = tf.where(fits, more, most - less_left)
     swapped = first > second
     first_left = tf.where(swapped, more_left, less_left)
@@ -197,7 +199,8 @@ def _longest_first(first, second, most: int):
 
 def _beginning(ids, counts):
     """Return the first so many ids of each row."""
-    return tf.gather(ids, tf.ragged.range(counts), batch_dims=1)
+    columns = tf.ragged.range(counts)
+    return tf.gather(ids, columns, batch_dims=1)
 
 
 def _check_vocabulary(vocabulary: Vocabulary) -> None:

@@ -89,7 +89,8 @@ class LoraAdapter:
         for a, b, _ in self.pairs.values():
             ranks.add(a.shape[0])
             params += a.size + b.size
-        names = list(dict.fromkeys(name for _, name in self.pairs))
+        matrices = [name for _, name in self.pairs]
+        names = list(dict.fromkeys(matrices))
         return (
             f"LoraAdapter(rank {first_few(sorted(ranks))}, {', '.join(names)}, "
             f"{len(self.pairs)} matrices, {params:,} parameters)"

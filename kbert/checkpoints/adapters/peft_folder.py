@@ -184,7 +184,8 @@ def _copy_tied(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
         if module in modules:
             copies[copy] = name
 
-    entries = weight_names.entries_of(bert.spec, weight_names.column_of(bert.config))
+    column = weight_names.column_of(bert.config)
+    entries = weight_names.entries_of(bert.spec, column)
     originals = [entry for entry in entries if entry.name in copies.values()]
     arrays = transfer.arrays_of(bert.model, originals)
     tensors = {}
@@ -360,7 +361,8 @@ def _find_head(saved: dict, heads: Iterable[str]) -> str | None:
     """Return the first of the heads that has a layer of which there are saved weights."""
     layers = set()
     for row in weight_names.TEMPLATES:
-        if not saved.keys().isdisjoint(row.names.values()):
+        names = row.names.values()
+        if not saved.keys().isdisjoint(names):
             layers.add(row.layer)
     for name in heads:
         if not layers.isdisjoint(HEADS[name].layers):

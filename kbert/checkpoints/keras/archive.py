@@ -96,10 +96,11 @@ class KerasArchive:
     def tensors(self) -> dict[str, Tensor]:
         """Return every variable by its path in the HDF5 file, unread."""
         tensors = hdf5.list_tensors(self.path, self._weights, _FORM)
-        return {
-            path: dataclasses.replace(tensor, read=partial(self._read, tensor))
-            for path, tensor in tensors.items()
-        }
+        with_check = {}
+        for path, tensor in tensors.items():
+            read = partial(self._read, tensor)
+            with_check[path] = dataclasses.replace(tensor, read=read)
+        return with_check
 
     def find_key(self, path: str) -> tuple[str, str, str] | None:
         """Return a variable's layer, sublayer ("": none) and number; None: it is an optimizer's."""
@@ -129,7 +130,8 @@ class KerasArchive:
         file: IO[bytes] | _Part
         if info.compress_type == zipfile.ZIP_STORED:
             raw = self._stack.enter_context(self.path.open("rb"))
-            file = _Part(raw, self._start(raw, info), info.file_size)
+            start = self._start(raw, info)
+            file = _Part(raw, start, info.file_size)
         else:
             packed = info.compress_size
             bounds.check_unpacked(self.path, info.filename, packed, info.file_size)

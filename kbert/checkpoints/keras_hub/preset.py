@@ -208,15 +208,18 @@ def _unpack(archive: KerasArchive, folder: Path) -> None:
     if root["class_name"] != BACKBONE and "backbone" in root["config"]:
         source = f"{archive.path}: config.json"
         backbone = js.check(root, _WITH_BACKBONE, source)["config"]["backbone"]
-        (folder / "task.json").write_text(json.dumps(root), encoding="utf-8")
+        text = json.dumps(root)
+        (folder / "task.json").write_text(text, encoding="utf-8")
 
         preprocessor = root["config"].get("preprocessor")
         if preprocessor is not None and _IN_KERAS_FILE in archive:
             tokenizer = js.check(preprocessor, _WITH_TOKENIZER, source)["config"]["tokenizer"]
-            (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+            text = json.dumps(tokenizer)
+            (folder / "tokenizer.json").write_text(text, encoding="utf-8")
             (folder / VOCABULARY).parent.mkdir(parents=True)
             (folder / VOCABULARY).write_bytes(archive.text(_IN_KERAS_FILE))
-    (folder / "config.json").write_text(json.dumps(backbone), encoding="utf-8")
+    text = json.dumps(backbone)
+    (folder / "config.json").write_text(text, encoding="utf-8")
 
 
 def _write_object(file: Path, name: str, config: dict) -> None:

@@ -151,7 +151,8 @@ def list_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if WEIGHTS not in used:
         used.append(INDEX)
     weights = sorted(file.name for file in folder.glob("*.weights.*"))
-    return tuple(used), tuple(name for name in weights if name not in used)
+    unused = [name for name in weights if name not in used]
+    return tuple(used), tuple(unused)
 
 
 def _normal(path: str) -> str:

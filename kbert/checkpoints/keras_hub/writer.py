@@ -125,7 +125,8 @@ def _warn(bert, task: str, path: Path) -> None:
         _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
     layers = [layer.name for layer in bert.model.layers]
     held = [layer for layer in layers if layer != names.NSP]
-    writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
+    losses = _list_losses(bert, task)
+    writing.warn_of_losses(bert, path, "format keras_hub", losses, held)
 
 
 def _choose_task(bert) -> str:

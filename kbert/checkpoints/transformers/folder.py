@@ -209,7 +209,8 @@ def write(
     arrays = _list_arrays(bert, groups, prefix)
     templates = weight_names.templates_of(groups, bert.config)
     layers = [row.layer for row in templates]
-    writing.warn_of_losses(bert, path, name, _list_losses(bert, groups), layers)
+    losses = _list_losses(bert, groups)
+    writing.warn_of_losses(bert, path, name, losses, layers)
     values = _make_config(bert, name, layers)
 
     with writing.replace_folder(path) as folder:
@@ -319,7 +320,10 @@ def _architecture(values: dict, file: Path | None, classes: Classes) -> str | No
             f"{file}: architectures must name a class of {family.upper()}, one of "
             f"{', '.join(classes.named)}, got {', '.join(names)}"
         )
-    return next((name for name in names if name in classes.named), None)
+    for name in names:
+        if name in classes.named:
+            return name
+    return None
 
 
 def _problem_type(values: dict, file: Path | None) -> str | None:
@@ -348,7 +352,8 @@ def _new_labels(values: dict) -> tuple[str, ...] | None:
     """Return the labels that transformers gives a newly initialized head; None: its own two."""
     names = values.get("id2label") or {}
     count = values.get("num_labels") or values.get("_num_labels") or 0
-    if not names and js.matches(count, js.whole(1, _MOST_LABELS)):
+    allowed_counts = js.whole(1, _MOST_LABELS)
+    if not names and js.matches(count, allowed_counts):
         return tuple(f"LABEL_{index}" for index in range(count))
     if not js.matches(names, _LABELS):
         return None

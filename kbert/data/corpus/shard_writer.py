@@ -58,7 +58,8 @@ class ShardWriter:
         self.folder = folder
         self.identity = identity
         self.done = (folder / INDEX).exists()
-        self._dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
+        fits_16_bits = tokenizer.vocab_size <= 1 << 16
+        self._dtype = np.uint16 if fits_16_bits else np.uint32
         if not self.done:
             entries = os.listdir(folder)
             written = [name for name in entries if _FILES.fullmatch(name)]
@@ -74,7 +75,9 @@ class ShardWriter:
             contents = identity | {"written": vocabulary_files}
             write_atomically(begun, _json(contents))
 
-        self._shards: list[dict] = [] if self.done else self._read_shards()
+        self._shards: list[dict] = []
+        if not self.done:
+            self._shards = self._read_shards()
         last = self._shards[-1] if self._shards else {}
         beginning = {"file": 0, "offset": 0, "line": 1}
         self.resume = last.get("next", beginning)
@@ -179,7 +182,8 @@ class ShardWriter:
     def discard(self) -> None:
         """Remove what this preparation wrote, because its text must change."""
         for number in range(len(self._shards) + 1):  # the last may lack its part-….json
-            (self.folder / TOKENS.format(number)).unlink(missing_ok=True)
+            file = self.folder / TOKENS.format(number)
+            file.unlink(missing_ok=True)
 
         # a file that was there before, equal to the tokenizer's, is the user's
         vocabulary = self.folder / VOCABULARY

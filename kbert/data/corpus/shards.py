@@ -160,8 +160,10 @@ class Shards:
 
         scores = fork(key_of(_SPLIT), np.asarray(self.starts))
         order = np.argsort(scores, kind="stable")
-        train = self._select(np.sort(order[count:]), f"all but {dev_ratio}")
-        dev = self._select(np.sort(order[:count]), f"{dev_ratio}")
+        train_documents = np.sort(order[count:])
+        dev_documents = np.sort(order[:count])
+        train = self._select(train_documents, f"all but {dev_ratio}")
+        dev = self._select(dev_documents, f"{dev_ratio}")
         return train, dev
 
     def _select(self, documents: np.ndarray, share: str) -> "Shards":
@@ -243,7 +245,8 @@ def _read_index(path: Path) -> dict:
 def _open_arrays(folder: Path, index: dict) -> dict[str, np.ndarray]:
     expected = {}
     for entry in index["files"]:
-        expected[entry["name"]] = entry.get("tokens"), index["dtype"]
+        name = entry["name"]
+        expected[name] = entry.get("tokens"), index["dtype"]
     expected[SENTENCES] = (index["sentences"] + 1, "int64")
     expected[DOCUMENTS] = (index["documents"] + 1, "int64")
 

@@ -111,7 +111,8 @@ def format_of(path: Path) -> str:
             "format='sentences' (--corpus-format sentences)"
         )
     with text_bytes.open_text(path) as file:
-        head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
+        head = file.read(1 << 16)
+        head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     first = head.splitlines()[0] if head else b""
     if heading_level(first) == 1:
         return "wikitext"
@@ -160,8 +161,9 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
             data, carry = data[:cut], data[cut:]
             lines = data.count(b"\n")
             offset += cut
-            yield Block(data, str(path), form, line, offset, line + lines)
-            line += lines
+            next_line = line + lines
+            yield Block(data, str(path), form, line, offset, next_line)
+            line = next_line
 
 
 def _line_end(file) -> bytes:

@@ -139,7 +139,8 @@ def tokenize(
     if isinstance(executor, WorkerProcesses):  # which explain failures themselves
         limit, timeout, explain = executor.limit, None, contextlib.nullcontext
     # It goes with each block: nobody says which workers know it already.
-    packed = zlib.compress(pickle.dumps((settings, software())))
+    pickled = pickle.dumps((settings, software()))
+    packed = zlib.compress(pickled)
     waiting: deque[tuple[Block, Future]] = deque()
 
     def is_full() -> bool:  # by number, or by bytes where lines are so long that blocks are
@@ -158,7 +159,8 @@ def tokenize(
     try:
         for block in blocks:
             with explain(block):
-                waiting.append((block, executor.submit(_tokenize_in_worker, block, packed)))
+                future = executor.submit(_tokenize_in_worker, block, packed)
+                waiting.append((block, future))
             while is_full():
                 yield next_answer()
         while waiting:

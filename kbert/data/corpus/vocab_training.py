@@ -106,7 +106,8 @@ def train_vocab(
         raise ValueError(f"the corpus must hold text, got no sentence in {names}")
     first = special + characters
     # the ##x that occur, in any order: a training without merges finds them
-    tokens = _train(rust, texts(), len(first), first, characters, 1 << 60)
+    unlimited = 1 << 60
+    tokens = _train(rust, texts(), len(first), first, characters, unlimited)
     first += sorted(set(tokens) - set(first))
     if len(first) > size:
         raise ValueError(

@@ -139,7 +139,9 @@ class ColumnOptions:
 
     def find_labels(self, header: Sequence[str], location: str) -> tuple[int, ...]:
         """Return the indices of the columns of 0 and 1; a ValueError if the header lacks one."""
-        indices = [self._find(name, header, location) for name in self.labels]
+        indices = []
+        for name in self.labels:
+            indices.append(self._find(name, header, location))
         return tuple(indices)
 
     def name_labels(self, header: Sequence, columns: Sequence[int]) -> list:

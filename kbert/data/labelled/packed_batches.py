@@ -51,7 +51,8 @@ class PackedBatches(BucketedBatches):
         micro_batches: int = 1,
         **options,
     ):
-        longest = max((len(ids) for ids in examples.ids), default=0)
+        text_lengths = [len(ids) for ids in examples.ids]
+        longest = max(text_lengths, default=0)
         self.micro_batches = micro_batches
         # the padded batch that each packed one is made of is cut to its longest text
         super().__init__(examples, lengths=range(1, longest + 1), **options)

@@ -81,7 +81,8 @@ def _parse_quoted(lines: list[str], plain: list[NumberedCells]) -> list[Numbered
             return None
         without_quotes = []
         for number, cells in plain:
-            without_quotes.append((number, [_drop_quotes(cell) for cell in cells]))
+            unquoted = [_drop_quotes(cell) for cell in cells]
+            without_quotes.append((number, unquoted))
         return without_quotes
 
     try:

@@ -59,7 +59,8 @@ def read_table(
     Raises:
         ValueError: a row that is no record, with file and line; a file without records.
     """
-    records, layout = _make_records(_open_table(table_format, data, name, options), table_format)
+    table = _open_table(table_format, data, name, options)
+    records, layout = _make_records(table, table_format)
     if isinstance(data, (str, os.PathLike)) and not records:
         raise ValueError(f"{data}: {table_format.expected}, got none")
 

@@ -59,8 +59,10 @@ class TextColumns(Examples):
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
         sha256 = hashlib.sha256(self.columns.tobytes())
         for text in self.ids:
-            sha256.update(np.int32(len(text)).tobytes())
-            sha256.update(np.asarray(text, np.int32).tobytes())
+            length = np.int32(len(text))
+            ids = np.asarray(text, np.int32)
+            sha256.update(length.tobytes())
+            sha256.update(ids.tobytes())
         for array in (self.scores, self.groups):
             sha256.update(array.tobytes())
         return sha256.hexdigest()[:16]

@@ -107,7 +107,8 @@ def _find_words(filled: Filled, continues: np.ndarray) -> tuple[np.ndarray, np.n
     most_words = int(word.max(initial=-1)) + 1
     sizes = np.zeros((len(word), most_words), np.int64)
     row, _ = np.nonzero(maskable)
-    np.add.at(sizes, (row, word[maskable]), 1)
+    pairs = (row, word[maskable])
+    np.add.at(sizes, pairs, 1)
     return word, sizes
 
 

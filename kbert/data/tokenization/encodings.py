@@ -39,7 +39,9 @@ class Encoding:
 
     @cached_property
     def segment_ids(self) -> list[int]:
-        return self._encoding.type_ids if self._segments else [0] * len(self)
+        if self._segments:
+            return self._encoding.type_ids
+        return [0] * len(self)
 
     @cached_property
     def text_numbers(self) -> list[int]:

@@ -260,7 +260,8 @@ class RustTokenizer:
         if max_length < frame:  # transformers cuts nothing then, and says nothing
             with self._lock:
                 self._rust.no_truncation()
-                first, *ends = self._rust.encode("", "" if is_pair else None).tokens
+                empty_pair = "" if is_pair else None
+                first, *ends = self._rust.encode("", empty_pair).tokens
             many = {1: "", 2: "two ", 3: "three "}.get(len(ends), "")
             raise ValueError(
                 f"max_length must be at least {frame}, to hold {first} and {many}{ends[-1]}, got "

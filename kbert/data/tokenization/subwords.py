@@ -139,7 +139,8 @@ class Subwords:
 
     def _add_tokens(self, rust: tokenizers.Tokenizer) -> dict[str, str]:
         """Add the tokens of `added` and the special ones; return those by role that have an id."""
-        known = {token.content for token in rust.get_added_tokens_decoder().values()}
+        added_tokens = rust.get_added_tokens_decoder().values()
+        known = {token.content for token in added_tokens}
         for entry in self.added:
             if entry["content"] not in known:
                 rust.add_tokens([rust_added_token(entry)])
@@ -221,7 +222,8 @@ def join_merges(path: Path, special: dict[str, str], settings: dict) -> str:
     if not merges.is_file():
         raise FileNotFoundError(f"{path.parent} has {path.name}, but no merges.txt")
     bounds.check_size(merges, bounds.TEXT)
-    js.read(path, js.mapping_of(js.whole(), "ids by token"))
+    ids_by_token = js.mapping_of(js.whole(), "ids by token")
+    js.read(path, ids_by_token)
     try:
         model = tokenizers.models.BPE.from_file(str(path), str(merges))
     except Exception as error:

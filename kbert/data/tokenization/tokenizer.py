@@ -210,7 +210,8 @@ class Tokenizer(Answering):
         encodings = self._encode(texts, pairs, add_special_tokens, max_length, truncation)
         self._refuse_padding_tokens(encodings, texts, pairs)
 
-        length = max((len(encoding) for encoding in encodings), default=0)
+        lengths = [len(encoding) for encoding in encodings]
+        length = max(lengths, default=0)
         if padding == "max_length" and max_length is not None:
             length = max_length
         length += -length % (pad_to_multiple_of or 1)

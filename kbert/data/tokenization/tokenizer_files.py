@@ -261,7 +261,8 @@ def _check_components(values: dict, path: Path) -> None:
             f"{path}: the model must be WordPiece with prefix '##', got {kind}, prefix {prefix}"
         )
 
-    for part, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
+    expected_types = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
+    for part, expected in expected_types.items():
         kind = (values.get(part) or {}).get("type")
         if kind != expected:
             raise ValueError(f"{path}: the {part} must be {expected}, got {kind}")
@@ -299,7 +300,8 @@ def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
         raise ValueError(f"{path}: the post_processor must be a template, got {kind}")
     js.check(template, _TEMPLATE, str(path), "post_processor")
 
-    for name, expected in (("single", "S0 A0 S0"), ("pair", "S0 A0 S0 B1 S1")):
+    expected_pieces = {"single": "S0 A0 S0", "pair": "S0 A0 S0 B1 S1"}
+    for name, expected in expected_pieces.items():
         got = _describe_pieces(template[name])
         if got != expected:
             raise ValueError(f"{path}: the template of a {name} must be BERT's, got {got}")

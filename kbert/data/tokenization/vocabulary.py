@@ -91,7 +91,8 @@ class Vocabulary:
         self._check_flags()
         self._check_roles()
         self._check_tokens()
-        object.__setattr__(self, "tokens", _drop_duplicates(self.tokens, self.source))
+        tokens = _drop_duplicates(self.tokens, self.source)
+        object.__setattr__(self, "tokens", tokens)
         check_truncation(self.max_length, self.truncation_side, self.source)
         require_positive(f"{self.source}: max_word_chars", self.max_word_chars)
         for entry in self.added:
@@ -117,7 +118,8 @@ class Vocabulary:
                 raise ValueError(f"{self.source}: {name} must be True or False, got {value!r}")
 
     def _check_roles(self) -> None:
-        js.check(self.special_tokens, js.mapping_of(js.TEXT), self.source, "special_tokens")
+        texts = js.mapping_of(js.TEXT)
+        js.check(self.special_tokens, texts, self.source, "special_tokens")
         unknown = set(self.special_tokens) - set(SPECIAL_TOKENS)
         if unknown:
             roles = ", ".join(SPECIAL_TOKENS)
