@@ -94,11 +94,13 @@ class Template:
             shape = (*shape[:-1], *heads)
         if column in _HEADS_APART and self.variable == "attention_output/kernel":
             shape = (*heads, shape[1])
-        return Entry(name, shape, is_kernel and outputs_first, self.layer, self.variable)
+        outputs_first = is_kernel and outputs_first
+        return Entry(name, shape, outputs_first, self.layer, self.variable)
 
 
 def _read_table() -> dict[str, tuple[Template, ...]]:
-    text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
+    file = resources.files("kbert.checkpoints") / "names.tsv"
+    text = file.read_text(encoding="utf-8")
     table: dict[str, tuple[Template, ...]] = {}
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
         part = row.pop("part")
@@ -230,7 +232,9 @@ def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParam
         config: a `BertConfig`, a preset's name or a path to a JSON file.
     """
     config = get_config(config)
-    return tuple(
-        NamedParameter(entry.name, entry.shape, math.prod(entry.shape))
-        for entry in entries_of(GraphSpec(config, "encoder"), column_of(config))
-    )
+    spec = GraphSpec(config, "encoder")
+    parameters = []
+    for entry in entries_of(spec, column_of(config)):
+        size = math.prod(entry.shape)
+        parameters.append(NamedParameter(entry.name, entry.shape, size))
+    return tuple(parameters)

@@ -97,6 +97,7 @@ def _describe(folder: Path, size: int, refs: tuple[str, ...] = ()) -> CachedMode
 def _kind(folder: Path) -> str:
     try:
         values = json.loads((folder / "config.json").read_bytes())
-        return str(values.get("model_type") or values.get("class_name") or "bert")
+        kind = values.get("model_type") or values.get("class_name")
+        return str(kind or "bert")
     except (OSError, ValueError, AttributeError):
         return "bert" if (folder / "bert_config.json").is_file() else ""

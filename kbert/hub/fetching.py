@@ -61,7 +61,8 @@ def pin(source: str | os.PathLike) -> str:
     # A path in a cache is where the address leads to again.
     caches = [hugging_face.cache_folder(), kaggle.cache_folder()]
     is_cached = any(cache.absolute() in path.parents for cache in caches)
-    if address is not None and is_cached and address.endswith(("@" + path.name, "/" + path.name)):
+    endings = ("@" + path.name, "/" + path.name)
+    if address is not None and is_cached and address.endswith(endings):
         return address  # of the whole model, not of a part
     return str(path)
 
@@ -89,7 +90,9 @@ def fetch(name: ModelName, *, update: bool = False) -> Path:
             _warn_of_cache(name)
             return cached
 
-        part = hugging_face.find_cached(name, certain=False) if name.hub == "hf" else None
+        part = None
+        if name.hub == "hf":
+            part = hugging_face.find_cached(name, certain=False)
         if part is None:
             raise
         _warn_of_cache(name, ", where files of the tokenizer or modules may be missing")
@@ -154,7 +157,8 @@ def download(name: str, output: str | os.PathLike | None = None) -> Path:
 def address_of(path: Path) -> str | None:
     """Return the address, with commit or version, of a path in a hub's cache or a copy."""
     if (path / SOURCE_FILE).is_file():  # `download` wrote the folder
-        address = js.read(path / SOURCE_FILE, js.OBJECT).get("address")
+        values = js.read(path / SOURCE_FILE, js.OBJECT)
+        address = values.get("address")
         return address if isinstance(address, str) else None
 
     text = path.absolute().as_posix()
@@ -167,7 +171,8 @@ def address_of(path: Path) -> str | None:
     kaggle_models = f"{kaggle.cache_folder().absolute().as_posix()}/"
     if text.startswith(kaggle_models):
         levels = text.removeprefix(kaggle_models).split("/")
-        name = ModelName.parse("kaggle://" + "/".join(levels[:5]))
+        address = "/".join(levels[:5])
+        name = ModelName.parse(f"kaggle://{address}")
         return str(name) if name and name.revision else None
     return None
 

@@ -127,8 +127,11 @@ def describe_cached(name: ModelName) -> str:
 
 def list_files(folder: Path) -> list[str]:
     """List the files in a folder by their paths in it; broken links are left out."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return [file.relative_to(folder).as_posix() for file in files]
+    files = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            files.append(path.relative_to(folder).as_posix())
+    return files
 
 
 def _is_whole(repo: str, snapshot: Path) -> bool:

@@ -40,7 +40,8 @@ def atomic_file(path: str | os.PathLike, *, through_link: bool = True) -> Iterat
     if through_link:
         target = Path(os.path.realpath(path))
     else:
-        target = Path(os.path.realpath(path.parent)) / path.name
+        folder = os.path.realpath(path.parent)
+        target = Path(folder) / path.name
     _refuse_folder(path)
     if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
         raise OSError(f"{path}: a device or a pipe, not a regular file")
@@ -159,7 +160,8 @@ def _clear(folder: Path, name: str) -> None:
     start = f".{name}."
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
-            is_part = entry.name.startswith(start) and entry.name.endswith(".part")
+            file_name = entry.name
+            is_part = file_name.startswith(start) and file_name.endswith(".part")
             if is_part and is_left(Path(entry.path)):
                 _remove(Path(entry.path))
 

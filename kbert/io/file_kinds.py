@@ -67,7 +67,8 @@ def mark_picture(picture: bytes, ending: str) -> bytes:
 def is_of_kind(path: str | os.PathLike) -> bool:
     """Return whether kbert wrote a file, of the kind that its ending names, or it is empty."""
     path = Path(path)
-    ending, size = path.suffix.lower(), path.stat().st_size
+    ending = path.suffix.lower()
+    size = path.stat().st_size
     if size == 0:
         return True
     if ending == ".npz":

@@ -141,7 +141,8 @@ def _list_parents(files: Collection[str]) -> set[str]:
     """Return the folders above some files by their paths, but for the one that all are in."""
     parents: set[str] = set()
     for name in files:
-        parents.update(parent.as_posix() for parent in PurePath(name).parents)
+        paths = PurePath(name).parents
+        parents.update(parent.as_posix() for parent in paths)
     return parents - {"."}
 
 
@@ -164,7 +165,8 @@ def write_record(part: Path, folder: Path, superseded: Sequence[str]) -> Interru
         "replaced": old_stamps,
         "replaced_folders": sorted(_list_parents(leaving)),
     }
-    (part / RECORD).write_text(json.dumps(record), encoding="utf-8")
+    text = json.dumps(record)
+    (part / RECORD).write_text(text, encoding="utf-8")
     return InterruptedSave(part, folder, **record)
 
 

@@ -234,9 +234,10 @@ def _describe_error(error: ValueError) -> str:
     """Return what json found instead of JSON, for the end of a message."""
     if not isinstance(error, json.JSONDecodeError):
         return f": {error}"
-    if error.doc.strip()[:1] in ("{", "["):
+    text = error.doc.strip()
+    if text[:1] in ("{", "["):
         return f": {error}"
-    begin = error.doc.strip()[:40].splitlines()
+    begin = text[:40].splitlines()
     return f" text that begins with {begin[0]!r}" if begin else " an empty file"
 
 

@@ -89,4 +89,6 @@ def escape_record(record: logging.LogRecord) -> bool:
 def cut(text: str, width: int = 80) -> str:
     """Return a text as one line of at most that many characters."""
     text = line(" ".join(text.split("\n")))
-    return text if len(text) <= width else text[: width - 1] + "…"
+    if len(text) <= width:
+        return text
+    return text[: width - 1] + "…"

@@ -314,7 +314,8 @@ def _read_dense(folder: Path, width: int) -> SentenceDense:
 
     arrays = {}
     for tensor in tensors:
-        arrays[tensor.name] = np.asarray(tensor.read(), "float32")
+        numbers = tensor.read()
+        arrays[tensor.name] = np.asarray(numbers, "float32")
     kernel = arrays["linear.weight"].T.copy()
     return SentenceDense(kernel, arrays.get("linear.bias"), activation)
 

@@ -33,7 +33,8 @@ def tensors_of(file: Path) -> list[Tensor]:
         same = by_name.setdefault(torch_name(tensor.name), tensor)
         if same is tensor:
             continue
-        if not np.array_equal(same.read(), tensor.read(), equal_nan=True):
+        first = same.read()
+        if not np.array_equal(first, tensor.read(), equal_nan=True):
             raise ValueError(
                 f"{file}: {tensor.name} must equal {same.name}, the same weight, got others"
             )
@@ -116,7 +117,8 @@ def torch_name(name: str) -> str:
     `mlm___cls` is cls. A number after a layer, `bert_1`, is TensorFlow's. Before the first layer
     stand the scopes, and Keras's groups.
     """
-    levels = [_NUMBERED.sub(r"\1", level) for level in _split_levels(name)]
+    levels = _split_levels(name)
+    levels = [_NUMBERED.sub(r"\1", level) for level in levels]
     starts = [index for index, level in enumerate(levels) if level in _FIRST]
     if "/" not in name or not starts:
         return name

@@ -142,7 +142,8 @@ def _why(error: Exception) -> str:
         return text
     for mark in ("Unsupported global:", "Trying to load unsupported GLOBAL"):
         if mark in text:
-            names = text.split(mark, 1)[1].replace("GLOBAL", "")
+            after_mark = text.split(mark, 1)[1]
+            names = after_mark.replace("GLOBAL", "")
             name = names.split()[0]
             return f"{name}, which is no tensor (kbert unpickles nothing else)"
     return "another file, or a part of one"
@@ -151,7 +152,9 @@ def _why(error: Exception) -> str:
 def _is_plain(torch, name, value) -> bool:
     if not isinstance(name, str) or not isinstance(value, torch.Tensor):
         return False
-    if value.layout != torch.strided or value.is_quantized or value.device.type != "cpu":
+    if value.layout != torch.strided or value.is_quantized:
+        return False
+    if value.device.type != "cpu":
         return False
     # Fewer numbers in the file than in the tensor: strides of 0 make gigabytes of one.
     size = value.numel() * value.element_size()

@@ -51,7 +51,9 @@ def list_files(file: Path) -> tuple[list[str], list[str]]:
     neighbours = []
     for path in sorted(file.parent.iterdir()):
         is_weights = path.name.endswith((*_ENDINGS, *INDEXES))
-        if is_weights and path.name not in used and not _OF_TRAINING.fullmatch(path.name):
+        if not is_weights or path.name in used:
+            continue
+        if not _OF_TRAINING.fullmatch(path.name):
             neighbours.append(path.name)
     return used, neighbours
 
@@ -183,7 +185,12 @@ def _map_tensor(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> n
     """Return one tensor, not copied; the file is mapped for it alone: what was read is let go."""
     import ml_dtypes
 
-    kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
+    kinds = {
+        "F64": "<f8",
+        "F32": "<f4",
+        "F16": "<f2",
+        "BF16": ml_dtypes.bfloat16,
+    }
     kind = kinds.get(dtype, "u1")  # others are refused: only compared, as bytes
     if 0 in shape:  # nothing to map
         return np.empty(shape, kind)

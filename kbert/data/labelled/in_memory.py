@@ -63,7 +63,9 @@ def join_columns(data, name: str, is_row: Callable[[list], bool], most_cells: in
         ValueError: columns of different lengths, or in a tuple of their own; a tuple that may hold
             rows or columns.
     """
-    if type(data) is not tuple or len(data) not in (2, 3):
+    if type(data) is not tuple:
+        return data
+    if len(data) not in (2, 3):
         return data
     if not all(_is_column(column) for column in data):
         return data
