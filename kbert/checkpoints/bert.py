@@ -81,8 +81,10 @@ class Bert(aliases.Answering):
     def spec(self) -> GraphSpec:
         """Spec of the graph: the model's own, or one derived from the model's layers."""
         spec = getattr(self.model, "spec", None)
-        if spec is not None and spec.config == self.config and spec.head == self.head:
-            return spec
+        if spec is not None:
+            has_same_config = spec.config == self.config
+            if has_same_config and spec.head == self.head:
+                return spec
         arguments = read_spec_arguments(self.model) | {"head": self.head}
         return GraphSpec(self.config, **arguments)
 
@@ -183,7 +185,8 @@ def load(
             if own_tokenizer.pad_id != checkpoint.spec.config.pad_token_id:
                 checkpoint = checkpoint.replace_pad_id(own_tokenizer.pad_id)
 
-        spec = GraphSpec(checkpoint.spec.config, head, seq_len=seq_len, num_labels=num_labels)
+        config = checkpoint.spec.config
+        spec = GraphSpec(config, head, seq_len=seq_len, num_labels=num_labels)
         fit = fitting.fit(checkpoint, spec, allow_missing, ignore, tokens)
         fit.check(checkpoint.source)
         elsewhere = added.layers(spec.config) if added else frozenset()
@@ -378,7 +381,10 @@ def _make_report(
     marked: list[str] = []
     if checkpoint.untrained:
         marked = untrained_weights.find_unchanged(model, checkpoint.untrained)
-    new = [entry for entry in fit.entries if entry.name not in fit.tensors or entry.layer in marked]
+    new = []
+    for entry in fit.entries:
+        if entry.name not in fit.tensors or entry.layer in marked:
+            new.append(entry)
     layers = [entry.layer for entry in new]
     layers += [name.split("/")[0] for name in fit.nameless]
 

@@ -101,5 +101,6 @@ class Checkpoint:
                 f"{self.source}: pad_token_id must be the tokenizer's, {pad_id}, got "
                 f"{config.pad_token_id}"
             )
-        spec = dataclasses.replace(self.spec, config=config.replace(pad_token_id=pad_id))
+        config = config.replace(pad_token_id=pad_id)
+        spec = dataclasses.replace(self.spec, config=config)
         return dataclasses.replace(self, spec=spec)

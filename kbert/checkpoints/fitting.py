@@ -88,7 +88,10 @@ def fit(
     problems += vocabulary_problems(tokens, config)
 
     templates = weight_names.templates_of(parts, config)
-    nameless = [row.names["kbert"] for row in templates if column not in row.names]
+    nameless = []
+    for row in templates:
+        if column not in row.names:
+            nameless.append(row.names["kbert"])
     return Fit(entries, nameless, tensors, of_other_heads, problems)
 
 
@@ -98,7 +101,10 @@ def _remove_classifiers(tensors: dict[str, Tensor], column: str) -> list[str]:
     A classifier of sequences and one of tokens have one name in transformers: not taken for it.
     """
     templates = [row for row in weight_names.TEMPLATES if "N" in row.shape]
-    classifiers = {row.names[column] for row in templates if column in row.names}
+    classifiers = set()
+    for row in templates:
+        if column in row.names:
+            classifiers.add(row.names[column])
     removed = sorted(name for name in classifiers if name in tensors)
     for name in removed:
         del tensors[name]
@@ -136,9 +142,12 @@ def summarize(problems: Collection[str], most: int = 20) -> str:
         text = _BLOCK.sub(r"\1{}", problem, count=1)
         blocks.setdefault(text, []).append(number)
 
-    texts = [text.replace("{}", _ranges(numbers), 1) for text, numbers in blocks.items()]
+    texts = []
+    for text, numbers in blocks.items():
+        texts.append(text.replace("{}", _ranges(numbers), 1))
     shown = texts[:most]
-    left = sum(len(numbers) for numbers in list(blocks.values())[most:])
+    unshown = list(blocks.values())[most:]
+    left = sum(len(numbers) for numbers in unshown)
     if left:
         shown.append(f"and {left} more, which `kbert inspect` lists")
     return "; ".join(shown)
@@ -164,9 +173,13 @@ def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
             row = template.fill_in_block(0)
             tensor = tensors.get(row.names.get(column, ""))
             if tensor and not row.variable.endswith("kernel"):  # each format has its own kernels
-                by_letter = dict(zip(row.shape, tensor.shape, strict=False)) | by_letter
+                sizes = dict(zip(row.shape, tensor.shape, strict=False))
+                by_letter = sizes | by_letter
 
-    sizes = {key: by_letter[letter] for letter, key in SIZES.items() if letter in by_letter}
+    sizes = {}
+    for letter, key in SIZES.items():
+        if letter in by_letter:
+            sizes[key] = by_letter[letter]
     blocks = _count_blocks(tensors, column)
     return sizes | {"num_hidden_layers": blocks} if blocks else sizes
 
@@ -174,7 +187,8 @@ def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
 def _count_blocks(tensors: Mapping[str, Tensor], column: str) -> int:
     """Count the blocks that the tensors are of, from the first on without a gap."""
     for block in range(_MOST_BLOCKS):
-        names = [row.fill_in_block(block).names.get(column) for row in TABLE["encoder"]]
+        templates = [row.fill_in_block(block) for row in TABLE["encoder"]]
+        names = [template.names.get(column) for template in templates]
         if not any(name in tensors for name in names):
             return block
     return _MOST_BLOCKS
@@ -190,7 +204,8 @@ def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint
     if not names:
         return set()
 
-    table = weight_names.entries(weight_names.PARTS, checkpoint.spec.config, checkpoint.column)
+    config = checkpoint.spec.config
+    table = weight_names.entries(weight_names.PARTS, config, checkpoint.column)
     in_table = {entry.name for entry in table} | set(checkpoint.tensors)
     by_name = {tensor.name: name for name, tensor in checkpoint.tensors.items()}
     by_name |= {f"bert.{name}": name for name in in_table if f"bert.{name}" not in in_table}

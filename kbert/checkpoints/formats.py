@@ -124,7 +124,8 @@ def open_checkpoint(
     is_in_run = (path.parent / run_models.SETTINGS_FILE).is_file()
     card = run_models.find_card(path) if is_in_run else None
     with contextlib.ExitStack() as stack:
-        path = stack.enter_context(unpack(path) if path.suffix == ".zip" else open_whole(path))
+        opening = unpack(path) if path.suffix == ".zip" else open_whole(path)
+        path = stack.enter_context(opening)
         form = form or recognize(path)
         checkpoint = stack.enter_context(_reader(form).open_checkpoint(path, config))
         blocks = checkpoint.spec.config.num_hidden_layers
@@ -329,7 +330,8 @@ def is_there(path: Path, form: str) -> bool:
     marker = {"saved_model": "saved_model.pb", "peft": "adapter_config.json"}.get(form)
     if marker:
         return (path / marker).exists()
-    return path.is_dir() and _reader(_READ_AS.get(form, form)).is_checkpoint(path)
+    reader = _reader(_READ_AS.get(form, form))
+    return path.is_dir() and reader.is_checkpoint(path)
 
 
 def _list_formats(path: Path) -> list[str]:
@@ -356,17 +358,20 @@ def _what_is_missing(path: Path) -> str:
     if (path / "config.json").is_file():
         missing = "no model.safetensors, pytorch_model.bin, tf_model.h5 or model.weights.h5"
         endings = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
-        weights = [file.name for file in sorted(path.iterdir()) if file.suffix in endings]
+        files = sorted(path.iterdir())
+        weights = [file.name for file in files if file.suffix in endings]
         hint = f": give the path of one file, {path / weights[0]}" if weights else ""
         return f"{missing} beside config.json{hint}"
 
     if (path / "bert_config.json").is_file():
         return "no bert_model.ckpt.index or pytorch_model.bin beside bert_config.json"
-    if any(any(path.glob(f"*{ending}")) for ending in (".safetensors", ".bin", "tf_model*.h5")):
+    patterns = ("*.safetensors", "*.bin", "*tf_model*.h5")
+    if any(any(path.glob(pattern)) for pattern in patterns):
         return "no config.json beside the weights"
     if any(path.glob("*.ckpt*.index")):
         return "no bert_config.json beside the checkpoint"
 
-    inside = [entry for entry in path.iterdir() if entry.is_dir() and _list_formats(entry)]
+    folders = [entry for entry in path.iterdir() if entry.is_dir()]
+    inside = [folder for folder in folders if _list_formats(folder)]
     hint = f": is it {inside[0]}?" if len(inside) == 1 else ""
     return f"no checkpoint of {', '.join(READERS)}{hint}"

@@ -61,7 +61,8 @@ _GOOGLES_SETTINGS = {"layer_norm_eps": 1e-12, "pad_token_id": 0, "classifier_dro
 
 def is_checkpoint(path: Path) -> bool:
     """Return whether it is a folder with bert_config.json and a checkpoint, or its .index file."""
-    folder = path.parent if path.is_file() and path.suffix == ".index" else path
+    is_index = path.is_file() and path.suffix == ".index"
+    folder = path.parent if is_index else path
     return (folder / _CONFIG).is_file() and any(folder.glob("*.ckpt*.index"))
 
 
@@ -75,8 +76,12 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
     tensors = _tensors(prefix)
-    left_out = [name for name in tensors if _is_of_training(name, tensors)]
-    tensors = {name: tensor for name, tensor in tensors.items() if name not in left_out}
+    left_out = []
+    for name in tensors:
+        if _is_of_training(name, tensors):
+            left_out.append(name)
+    for name in left_out:
+        del tensors[name]
     _check_is_google(prefix, tensors)
 
     head = weight_names.find_head(tensors, "google")
@@ -119,7 +124,10 @@ def write(bert, path: Path) -> None:
     writing.require_wordpiece_bert(bert, path, "google")
     parts = weight_names.parts_of(bert.head, bert.config)
     templates = weight_names.templates_of(parts, bert.config)
-    nameless = [row.names["kbert"] for row in templates if "google" not in row.names]
+    nameless = []
+    for row in templates:
+        if "google" not in row.names:
+            nameless.append(row.names["kbert"])
     if nameless:
         raise ValueError(
             f"format google cannot store the head {bert.head}: Google's release has no names for "
@@ -138,7 +146,10 @@ def write(bert, path: Path) -> None:
 
 def _warn_of_settings(config: BertConfig, path: Path) -> None:
     """Log the settings that Google's code does not know."""
-    unknown = [key for key, value in _GOOGLES_SETTINGS.items() if getattr(config, key) != value]
+    unknown = []
+    for key, value in _GOOGLES_SETTINGS.items():
+        if getattr(config, key) != value:
+            unknown.append(key)
     if ACTIVATIONS[config.hidden_act] not in _GOOGLES_ACTIVATIONS:
         unknown.append("hidden_act")
     if not unknown:
@@ -158,7 +169,8 @@ def _choose_checkpoint(path: Path) -> tuple[Path, Path]:
         raise FileNotFoundError(f"{path}: no {CHECKPOINT}.index")
 
     latest = _read_latest(path / "checkpoint")
-    named = [name for name in dict.fromkeys((CHECKPOINT, latest)) if name in names]
+    likely = dict.fromkeys((CHECKPOINT, latest))
+    named = [name for name in likely if name in names]
     if len(named) > 1:
         raise ValueError(
             f"{path} must hold {CHECKPOINT} or a training run's checkpoints, got both, and the "
@@ -222,7 +234,9 @@ def _tensors(prefix: Path) -> dict[str, Tensor]:
     if not data:
         raise FileNotFoundError(f"{prefix.parent}: no {prefix.name}.data-00000-of-00001")
     size = sum(file.stat().st_size for file in data)
-    stated = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
+    stated = 0
+    for name, shape in shapes.items():
+        stated += math.prod(shape) * dtypes[name].size
     if stated > size:
         raise ValueError(
             f"{prefix} must be a whole TensorFlow checkpoint, got tensors of {stated:,} bytes, and "
@@ -232,7 +246,8 @@ def _tensors(prefix: Path) -> dict[str, Tensor]:
     tensors = {}
     for name in sorted(shapes):
         read = partial(_read, reader, prefix, name)
-        tensors[name] = Tensor(name, tuple(shapes[name]), dtypes[name].name, read)
+        shape = tuple(shapes[name])
+        tensors[name] = Tensor(name, shape, dtypes[name].name, read)
     return tensors
 
 
@@ -246,7 +261,8 @@ def _lowercase(folder: Path) -> bool | None:
 
     A vocabulary is cased if a token has a capital, uncased if a thousand have letters and none has.
     """
-    if any((folder / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
+    files = ("tokenizer_config.json", "tokenizer.json")
+    if any((folder / name).is_file() for name in files):
         return None
     name = folder.resolve().name
     if name in _UNCASED or "uncased" in name:
@@ -300,5 +316,6 @@ def _save(model, entries: list[weight_names.Entry], prefix: Path) -> None:
                 tensors=tensors,
             )
     except tf.errors.OpError as error:
-        what = error.message.split("}} ")[-1].removesuffix(" [Op:SaveV2]")
+        last_line = error.message.split("}} ")[-1]
+        what = last_line.removesuffix(" [Op:SaveV2]")
         raise OSError(errno.EIO, f"the weights cannot be written: {what}", str(prefix)) from None

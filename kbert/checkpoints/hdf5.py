@@ -34,7 +34,8 @@ def _check_length(file: Path) -> None:
     """
     with open(file, "rb") as opened:
         header = opened.read(48)
-    addresses = header[24:48] if header[8:9] < b"\2" else header[12:36]  # version 0 or 1, or later
+    is_old = header[8:9] < b"\2"  # version 0 or 1
+    addresses = header[24:48] if is_old else header[12:36]
     base = addresses[:8]
     length = int.from_bytes(addresses[16:24], "little")
     if not header.startswith(_SIGNATURE) or any(base):  # a file with a user's block before it
@@ -74,7 +75,9 @@ def read_text(file: Path, group, name: str) -> str:
     """Return an attribute of an open file or group as text; "" without it."""
     with damage_in_one_line(file, "HDF5"):
         text = group.attrs.get(name, "")
-    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    if isinstance(text, bytes):
+        return text.decode(errors="replace")
+    return str(text)
 
 
 def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
@@ -100,7 +103,8 @@ def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
         group.visititems(visit)
         lacking = _find_lacking(datasets)
         size = group.file.id.get_filesize()
-        sizes = [dataset.nbytes for dataset in datasets.values() if dataset.shape is not None]
+        filled = [dataset for dataset in datasets.values() if dataset.shape is not None]
+        sizes = [dataset.nbytes for dataset in filled]
 
     if is_too_much:
         raise ValueError(
@@ -111,7 +115,10 @@ def list_tensors(file: Path, group, form: str = "HDF5") -> dict[str, Tensor]:
     if lacking:
         raise ValueError(f"{file} must hold its own numbers, got {lacking}")
     bounds.check_unpacked(file, "its datasets", size, sum(sizes))
-    return {path: _make_tensor(file, path, dataset, form) for path, dataset in datasets.items()}
+    tensors = {}
+    for path, dataset in datasets.items():
+        tensors[path] = _make_tensor(file, path, dataset, form)
+    return tensors
 
 
 def _make_tensor(file: Path, path: str, dataset, form: str) -> Tensor:
@@ -123,7 +130,8 @@ def _make_tensor(file: Path, path: str, dataset, form: str) -> Tensor:
     is_bfloat16 = stated == "bfloat16" and kind.kind == "V" and kind.itemsize == 2
     if stated != dtype and not is_bfloat16:
         raise ValueError(f"{file}: {path} must be of the dtype that it says, {stated}, got {dtype}")
-    return Tensor(path, dataset.shape, stated, partial(_read, file, dataset, stated, form))
+    read = partial(_read, file, dataset, stated, form)
+    return Tensor(path, dataset.shape, stated, read)
 
 
 def _read(file: Path, dataset, dtype: str, form: str) -> np.ndarray:
@@ -144,7 +152,8 @@ def _find_lacking(datasets: dict) -> str | None:
         if item.external or item.is_virtual:
             return f"{path} in another file"
 
-        is_plain = item.chunks is None and item.id.get_create_plist().get_nfilters() == 0
+        filters = item.id.get_create_plist().get_nfilters()
+        is_plain = item.chunks is None and filters == 0
         size = item.id.get_storage_size()
         if item.nbytes and not size:
             return f"{path} without any"

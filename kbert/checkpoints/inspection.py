@@ -96,7 +96,10 @@ class Inspection:
     @property
     def bytes(self) -> int:
         """Size of the stored weights, in bytes."""
-        return sum(math.prod(tensor.shape) * _bytes_of(tensor.dtype) for tensor in self.tensors)
+        total = 0
+        for tensor in self.tensors:
+            total += math.prod(tensor.shape) * _bytes_of(tensor.dtype)
+        return total
 
 
 @printable.escape_errors()
@@ -187,7 +190,8 @@ def _summarize_tensors(inspection: Inspection) -> list[str]:
     lines.append(_row("total", inspection.tensors) + f", {inspection.bytes:,} bytes")
 
     if inspection.left_out:
-        kinds = {re.split(r"[/.]", name)[-1] for name in inspection.left_out}
+        endings = [re.split(r"[/.]", name)[-1] for name in inspection.left_out]
+        kinds = set(endings)
         count = len(inspection.left_out)
         are = "tensor is no weight" if count == 1 else "tensors are no weights"
         lines.append(f"  {count} {are} of BERT: {', '.join(sorted(kinds))}")
@@ -197,10 +201,12 @@ def _summarize_tensors(inspection: Inspection) -> list[str]:
 def _describe_tensors(tensors: Sequence[InspectedTensor]) -> list[str]:
     """Return a line per tensor: name, shape and dtype."""
     names = [printable.line(tensor.name) for tensor in tensors]
-    width = max((len(name) for name in names), default=0)
+    lengths = [len(name) for name in names]
+    width = max(lengths, default=0)
     lines = []
     for name, tensor in zip(names, tensors, strict=True):
-        shape = " × ".join([str(size) for size in tensor.shape])
+        sizes = [str(size) for size in tensor.shape]
+        shape = " × ".join(sizes)
         lines.append(f"  {name:<{width}}  {shape}  {tensor.dtype}")
     return lines
 
@@ -263,8 +269,9 @@ def _sentence_text(sentence: SentenceSettings) -> str:
 
 def _row(part: str, tensors: Sequence[InspectedTensor]) -> str:
     params = sum(math.prod(tensor.shape) for tensor in tensors)
-    dtypes = ", ".join(dict.fromkeys(tensor.dtype for tensor in tensors))
-    return f"  {part:<12}{len(tensors):>9,}{params:>15,}  {dtypes}"
+    dtypes = dict.fromkeys(tensor.dtype for tensor in tensors)
+    listed = ", ".join(dtypes)
+    return f"  {part:<12}{len(tensors):>9,}{params:>15,}  {listed}"
 
 
 def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
@@ -274,7 +281,9 @@ def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     parts: dict[str, str] = {}
     for row in weight_names.templates_of(weight_names.PARTS, spec.config):
         name = row.names.get(checkpoint.column, "")
-        if name in checkpoint.tensors and (name not in parts or row.part in head_groups):
+        if name not in checkpoint.tensors:
+            continue
+        if name not in parts or row.part in head_groups:
             parts[name] = row.part
     for name in checkpoint.tensors:
         parts.setdefault(name, BESIDE)
@@ -282,8 +291,10 @@ def _list_tensors(checkpoint: Checkpoint) -> tuple[InspectedTensor, ...]:
     tensors = []
     for name, part in parts.items():
         tensor = checkpoint.tensors[name]
+        shape = tuple(tensor.shape)
         dtype = str(tensor.dtype)
-        tensors.append(InspectedTensor(name, tuple(tensor.shape), _DTYPES.get(dtype, dtype), part))
+        dtype = _DTYPES.get(dtype, dtype)
+        tensors.append(InspectedTensor(name, shape, dtype, part))
     return tuple(tensors)
 
 

@@ -87,7 +87,8 @@ def _read_layers(path: Path, file) -> dict[str, dict] | None:
     if not text:
         return None
     source = f"{path}: model_config"
-    return dict(_flat(js.parse(text, _MODEL, source), source))
+    model = js.parse(text, _MODEL, source)
+    return dict(_flat(model, source))
 
 
 def _tensors(path: Path, weights) -> dict[str, Tensor]:
@@ -109,12 +110,14 @@ def _flat(model: dict, source: str) -> Iterator[tuple[str, dict]]:
     """Yield the layers of a model and of models within; a Keras 2 Sequential is a bare list."""
     config = js.check(model, _MODEL, source)["config"]
     layers = config if isinstance(config, list) else config.get("layers", [])
-    js.check(layers, js.list_of(_LAYER, "a list of layers"), source, "config.layers")
+    list_of_layers = js.list_of(_LAYER, "a list of layers")
+    js.check(layers, list_of_layers, source, "config.layers")
     for layer in layers:
         if "layers" in layer["config"]:
             yield from _flat(layer, source)
         else:
-            js.check(layer, js.fields({"config": js.fields({"name": js.TEXT})}), source, "layer")
+            named = js.fields({"name": js.TEXT})
+            js.check(layer, js.fields({"config": named}), source, "layer")
             yield layer["config"]["name"], layer["config"]
 
 
@@ -134,7 +137,8 @@ def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
             f"model with {few or 'no weights'}"
         )
     for part, what in _OTHER_LAYERS.items():
-        if any(name.split("/")[0].endswith(part) for name in tensors):
+        layers = [name.split("/")[0] for name in tensors]
+        if any(layer.endswith(part) for layer in layers):
             raise ValueError(f"{path} must be a BERT that kbert builds, got one with {what}")
 
     for name, layer in (layers or {}).items():
@@ -164,8 +168,10 @@ def _config(path: Path, layers: dict[str, dict]) -> BertConfig:
     """Return the configuration that keras_bert's get_model was called with."""
 
     def setting(name: str, key: str):
-        wanted = js.fields({name: js.fields({key: js.ANYTHING})})
-        return js.check(layers, wanted, f"{path}: model_config")[name][key]
+        settings = js.fields({key: js.ANYTHING})
+        wanted = js.fields({name: settings})
+        checked = js.check(layers, wanted, f"{path}: model_config")
+        return checked[name][key]
 
     matches = [_BLOCK.match(name) for name in layers]
     blocks = [int(match[1]) for match in matches if match]

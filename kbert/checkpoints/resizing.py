@@ -65,7 +65,11 @@ def resize_vocab(
     check_choice(new_rows, FILLINGS[:2], "new_rows")
 
     config = bert.config.replace(vocab_size=size)
-    return _rebuild(bert, config, tokenizer, lambda array: _resize(array, size, new_rows, config))
+
+    def resize(array):
+        return _resize(array, size, new_rows, config)
+
+    return _rebuild(bert, config, tokenizer, resize)
 
 
 @printable.escape_errors()
@@ -89,7 +93,8 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
     pad = bert.config.pad_token_id
     if pad not in ids:
         raise ValueError(f"tokens must have the padding token (id {pad}), got none")
-    config = bert.config.replace(vocab_size=len(ids), pad_token_id=ids.index(pad))
+    pad_id = ids.index(pad)
+    config = bert.config.replace(vocab_size=len(ids), pad_token_id=pad_id)
 
     tokenizer = bert.tokenizer
     if tokenizer is not None:
@@ -98,7 +103,8 @@ def keep_tokens(bert: Bert, tokens: Sequence[int] | Sequence[str]) -> Bert:
             raise ValueError(
                 f"tokens must have a name in the tokenizer, got {nameless[0]}, which has none"
             )
-        tokenizer = _replace_tokens(tokenizer, [tokenizer.tokens[i] for i in ids], "keep_tokens")
+        chosen = [tokenizer.tokens[i] for i in ids]
+        tokenizer = _replace_tokens(tokenizer, chosen, "keep_tokens")
     return _rebuild(bert, config, tokenizer, lambda array: array[ids])
 
 
@@ -128,7 +134,8 @@ def resize_positions(bert: Bert, positions: int, *, new_rows: str = "repeat") ->
         sentence = dataclasses.replace(sentence, max_length=positions)
     tokenizer = bert.tokenizer
     if tokenizer is not None and (tokenizer.max_length or 0) >= bert.config.positions:
-        tokenizer = type(tokenizer)(dataclasses.replace(tokenizer.vocabulary, max_length=None))
+        vocabulary = dataclasses.replace(tokenizer.vocabulary, max_length=None)
+        tokenizer = type(tokenizer)(vocabulary)
 
     resized = _rebuild(
         bert,
@@ -160,7 +167,8 @@ def _rebuild(
     values: dict[str, Callable[[], np.ndarray]] = {}
     for weight in bert.model.weights:
         is_changed = weight.path.split("/")[0] in tables
-        values[weight.path] = partial(_read, weight, change if is_changed else np.asarray)
+        read_change = change if is_changed else np.asarray
+        values[weight.path] = partial(_read, weight, read_change)
     deferred.fill(model, values)
 
     report = bert.report
@@ -189,16 +197,19 @@ def _resize(array: np.ndarray, size: int, filling: str, config: BertConfig) -> n
     if more <= 0:
         return array[:size].copy()
     if filling == "repeat":
-        return np.resize(array, (size, *array.shape[1:]))
+        shape = (size, *array.shape[1:])
+        return np.resize(array, shape)
     if filling == "mean":
-        new = np.repeat(array.mean(0, keepdims=True), more, axis=0)
+        mean = array.mean(0, keepdims=True)
+        new = np.repeat(mean, more, axis=0)
     elif array.ndim == 1:
         new = np.zeros(more, array.dtype)
     else:
         import keras
 
         initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
-        new = keras.ops.convert_to_numpy(initializer((more, *array.shape[1:])))
+        tensor = initializer((more, *array.shape[1:]))
+        new = keras.ops.convert_to_numpy(tensor)
     return np.concatenate([array, new.astype(array.dtype)])
 
 
@@ -230,4 +241,5 @@ def _replace_tokens(tokenizer, tokens: list[str], function: str):
         token = entry["content"]
         if token in ids:
             added.append(entry | {"id": ids[token]})
-    return Tokenizer(dataclasses.replace(vocabulary, tokens=tuple(tokens), added=tuple(added)))
+    vocabulary = dataclasses.replace(vocabulary, tokens=tuple(tokens), added=tuple(added))
+    return Tokenizer(vocabulary)

@@ -17,7 +17,10 @@ def is_run(path: Path) -> bool:
     """Return whether a folder is that of a run of `pretrain` or `finetune`."""
     file = path / SETTINGS_FILE
     try:
-        return file.is_file() and set(js.read(file, js.OBJECT)) >= _SETTINGS
+        if not file.is_file():
+            return False
+        settings = js.read(file, js.OBJECT)
+        return set(settings) >= _SETTINGS
     except ValueError:  # somebody else's
         return False
 

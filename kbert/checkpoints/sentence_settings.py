@@ -54,7 +54,8 @@ class SentenceDense:
     activation: str = "tanh"
 
     def __post_init__(self):
-        has_other_bias = self.bias is not None and self.bias.shape != self.shape[1:]
+        bias = self.bias
+        has_other_bias = bias is not None and bias.shape != self.shape[1:]
         if self.kernel.ndim != 2 or has_other_bias:
             raise ValueError(f"a dense layer must have a matrix and a bias, got {self.shape}")
         if self.activation not in _KERAS.values():
@@ -111,13 +112,15 @@ class SentenceSettings:
 
         if self.similarity not in SIMILARITIES:
             check_choice(self.similarity, SIMILARITIES, "similarity")
-        js.check(dict(self.prompts), js.mapping_of(js.TEXT), "prompts")
+        prompts = js.mapping_of(js.TEXT)
+        js.check(dict(self.prompts), prompts, "prompts")
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)
 
     def __repr__(self) -> str:
         """Return the settings that differ from a model that only pools."""
-        defaults = {setting.name: setting.default for setting in fields(self)} | {"prompts": {}}
+        defaults = {setting.name: setting.default for setting in fields(self)}
+        defaults["prompts"] = {}
         shown = []
         for name, default in defaults.items():
             value = getattr(self, name)
@@ -128,7 +131,9 @@ class SentenceSettings:
     @property
     def poolings(self) -> tuple[str, ...]:
         """Pooling methods in order, always as a tuple."""
-        return (self.pooling,) if isinstance(self.pooling, str) else self.pooling
+        if isinstance(self.pooling, str):
+            return (self.pooling,)
+        return self.pooling
 
     @property
     def default_prompt(self) -> str:
@@ -141,12 +146,14 @@ class SentenceSettings:
         As in sentence-transformers, "query" and "document" always exist; they are "" if the
         checkpoint does not have them.
         """
-        check_choice(name, dict.fromkeys((*self.prompts, QUERY, DOCUMENT)), "prompt_name")
+        known = dict.fromkeys((*self.prompts, QUERY, DOCUMENT))
+        check_choice(name, known, "prompt_name")
         return self.prompts.get(name, "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings for JSON; of each dense layer the activation only."""
-        values = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        names = [setting.name for setting in fields(self)]
+        values = {name: getattr(self, name) for name in names}
         values["dense"] = [layer.activation for layer in self.dense]
         return values | {"prompts": dict(self.prompts)}
 
@@ -188,7 +195,8 @@ class CrossEncoderSettings:
 
 def check_pooling(pooling, known: tuple[str, ...]) -> str | tuple[str, ...]:
     """Return a pooling, or a tuple of several; raise a ValueError for an unknown one."""
-    several = tuple(pooling) if isinstance(pooling, (list, tuple)) else (pooling,)
+    is_list = isinstance(pooling, (list, tuple))
+    several = tuple(pooling) if is_list else (pooling,)
     unknown = [name for name in several if name not in known]
     if not several or unknown or len(set(several)) < len(several):
         text = f"pooling must be one of {', '.join(known)}, got {js.short_repr(pooling)}"
@@ -225,7 +233,9 @@ def keras_activation(path: object, source: str) -> str:
     The path is such as "torch.nn.modules.activation.Tanh" or "torch.nn.Tanh"; any other is refused,
     as nothing is imported by a name in a file. `source` is the file and key, for the error.
     """
-    module, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
+    module = name = ""
+    if isinstance(path, str):
+        module, _, name = path.rpartition(".")
     if module not in ("torch.nn", _LINEAR, _ACTIVATION) or name not in _KERAS:
         known = ", ".join(_KERAS)
         raise ValueError(f"{source} must be one of torch.nn's {known}, got {js.short_repr(path)}")
@@ -240,7 +250,9 @@ def torch_path(activation: str) -> str:
 
 def lowercase_text(text: str, special_tokens: Iterable[str]) -> str:
     """Lowercase all but special tokens, each character for itself, as the Rust tokenizers do."""
-    pattern = "|".join([re.escape(token) for token in special_tokens])
+    escaped = [re.escape(token) for token in special_tokens]
+    pattern = "|".join(escaped)
     pieces = re.split(f"({pattern})", text)
-    pieces[::2] = [piece.replace("Σ", "σ").lower() for piece in pieces[::2]]
+    texts = pieces[::2]
+    pieces[::2] = [text.replace("Σ", "σ").lower() for text in texts]
     return "".join(pieces)

@@ -86,10 +86,10 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list
     # After the model is built: the threads and Keras's Python would wait for each other. Most of
     # the time goes into new memory.
     with ThreadPoolExecutor(3) as threads:
-        arrays = {
-            entry.name: threads.submit(_read_array, tensors[entry.name], entry, not_finite)
-            for entry in present
-        }
+        arrays = {}
+        for entry in present:
+            tensor = tensors[entry.name]
+            arrays[entry.name] = threads.submit(_read_array, tensor, entry, not_finite)
 
         def take(name: str, shape: tuple[int, ...]) -> np.ndarray:
             return arrays.pop(name).result().reshape(shape)  # and its memory is let go
@@ -124,7 +124,8 @@ def _empty(shape: tuple[int, ...]) -> np.ndarray:
     size = math.prod(shape) * 4
     memory = np.empty(size + _ALIGNMENT, "u1")
     start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].view("float32").reshape(shape)
+    octets = memory[start : start + size]
+    return octets.view("float32").reshape(shape)
 
 
 def _copy(array: np.ndarray, to: np.ndarray) -> None:
@@ -152,7 +153,8 @@ def check_whole(model, spec: GraphSpec) -> None:
     from kbert.model.layers.quantized import refuse_quantized  # imports Keras
 
     refuse_quantized(model.layers)
-    expected = {entry.name: entry.shape for entry in weight_names.entries_of(spec, "kbert")}
+    entries = weight_names.entries_of(spec, "kbert")
+    expected = {entry.name: entry.shape for entry in entries}
     shapes = {}
     for layer in model.layers:
         for weight in layer.weights:
@@ -214,7 +216,8 @@ def weights_digest(bert, without: Collection[str] = ()) -> str:
     `without` names layers that are left out.
     """
     digest = hashlib.blake2b(digest_size=8)
-    digest.update("\n".join(bert.labels or ()).encode())
+    labels = "\n".join(bert.labels or ())
+    digest.update(labels.encode())
     for layer in bert.model.layers:
         if layer.name in without:
             continue

@@ -46,15 +46,21 @@ def digests(model, layers: Collection[str], precision: str = "float32") -> dict[
 def find_unchanged(model, known_digests: Mapping[str, Collection[str]]) -> list[str]:
     """Return the layers whose weights have one of the known digests."""
     now = digests(model, known_digests)
-    return [layer for layer, known in known_digests.items() if now.get(layer) in known]
+    unchanged = []
+    for layer, known in known_digests.items():
+        if now.get(layer) in known:
+            unchanged.append(layer)
+    return unchanged
 
 
 def find_untrained(bert, layers: Collection[str] | None = None) -> list[str]:
     """Return the layers, of `layers` if given, with new weights that nothing has trained since."""
     if bert.report is None or not bert.report.initialized_layers:
         return []
-    first = {layer: [digest] for layer, digest in bert.report.first_values.items()}
-    trained = set(first) - set(find_unchanged(bert.model, first))
+    first_values = bert.report.first_values
+    first = {layer: [digest] for layer, digest in first_values.items()}
+    unchanged = find_unchanged(bert.model, first)
+    trained = set(first) - set(unchanged)
 
     untrained = [layer for layer in bert.report.initialized_layers if layer not in trained]
     if layers is None:
@@ -64,7 +70,8 @@ def find_untrained(bert, layers: Collection[str] | None = None) -> list[str]:
 
 def record_untrained(bert, layers: Collection[str]):
     """Return a `kbert.Bert` whose report lists the `layers` that training has not reached."""
-    names = [layer.name for layer in bert.model.layers if layer.name in layers]
+    names = [layer.name for layer in bert.model.layers]
+    names = [name for name in names if name in layers]
     if not names:
         return bert
     first = digests(bert.model, names)

@@ -68,13 +68,17 @@ class Template:
     def fill_in_block(self, index: int) -> "Template":
         """Return the row with the numbers of one encoder block filled in."""
         numbers = {"i": index, "n": index + 1}
-        filled = {column: name.format(**numbers) for column, name in self.names.items()}
+        filled = {}
+        for column, name in self.names.items():
+            filled[column] = name.format(**numbers)
         layer = self.layer.format(**numbers)
         return dataclasses.replace(self, names=filled, layer=layer)
 
     def make_entry(self, column: str, config: BertConfig, num_labels: int) -> Entry:
         """Return the parameter in a format that has a name for it."""
-        letters = {letter: getattr(config, key) for letter, key in SIZES.items()}
+        letters = {}
+        for letter, key in SIZES.items():
+            letters[letter] = getattr(config, key)
         letters["N"] = num_labels
         shape: tuple[int, ...] = ()
         for size in self.shape:
@@ -90,11 +94,13 @@ class Template:
             shape = (*shape[:-1], *heads)
         if column in _HEADS_APART and self.variable == "attention_output/kernel":
             shape = (*heads, shape[1])
-        return Entry(name, shape, is_kernel and outputs_first, self.layer, self.variable)
+        outputs_first = is_kernel and outputs_first
+        return Entry(name, shape, outputs_first, self.layer, self.variable)
 
 
 def _read_table() -> dict[str, tuple[Template, ...]]:
-    text = (resources.files("kbert.checkpoints") / "names.tsv").read_text(encoding="utf-8")
+    file = resources.files("kbert.checkpoints") / "names.tsv"
+    text = file.read_text(encoding="utf-8")
     table: dict[str, tuple[Template, ...]] = {}
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
         part = row.pop("part")
@@ -131,7 +137,9 @@ def find_head(tensors: Collection[str], column: str) -> str:
     their parts; else the first.
     """
     family = FAMILIES[column if column in OF_FAMILY else "bert"]
-    parts = {head.name: head.variant(family).parts for head in _list_heads()}
+    parts = {}
+    for head in _list_heads():
+        parts[head.name] = head.variant(family).parts
     present: dict[str, set[str]] = {}  # the names of the tensors of each head
     for name, groups in parts.items():
         expected: set[str] = set()
@@ -162,7 +170,8 @@ def _list_heads() -> list[Head]:
 
 def _is_whole_head(tensors: Collection[str], groups: Iterable[str], column: str) -> bool:
     """Return whether a checkpoint has tensors of each part of a head."""
-    return all(not names_of(group, column).isdisjoint(tensors) for group in groups)
+    names = [names_of(group, column) for group in groups]
+    return not any(group_names.isdisjoint(tensors) for group_names in names)
 
 
 def names_of(part: str, column: str) -> set[str]:
@@ -206,7 +215,8 @@ def entries(
 ) -> list[Entry]:
     """Return a column's parameters of some of `PARTS`; none of those that the column lacks."""
     templates = templates_of(parts, config)
-    return [row.make_entry(column, config, num_labels) for row in templates if column in row.names]
+    present = [row for row in templates if column in row.names]
+    return [row.make_entry(column, config, num_labels) for row in present]
 
 
 def entries_of(spec: GraphSpec, column: str) -> list[Entry]:
@@ -222,7 +232,9 @@ def named_parameters(config: BertConfig | str | os.PathLike) -> tuple[NamedParam
         config: a `BertConfig`, a preset's name or a path to a JSON file.
     """
     config = get_config(config)
-    return tuple(
-        NamedParameter(entry.name, entry.shape, math.prod(entry.shape))
-        for entry in entries_of(GraphSpec(config, "encoder"), column_of(config))
-    )
+    spec = GraphSpec(config, "encoder")
+    parameters = []
+    for entry in entries_of(spec, column_of(config)):
+        size = math.prod(entry.shape)
+        parameters.append(NamedParameter(entry.name, entry.shape, size))
+    return tuple(parameters)

@@ -66,7 +66,9 @@ def save_tensors(arrays: Mapping[str, np.ndarray], file: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {}
+    for name, array in arrays.items():
+        contiguous[name] = np.ascontiguousarray(array)
     try:
         save_file(contiguous, file, metadata={"format": "pt"})
     except SafetensorError as error:
@@ -75,5 +77,5 @@ def save_tensors(arrays: Mapping[str, np.ndarray], file: Path) -> None:
 
 def write_json(file: Path, values: dict) -> None:
     """Write a JSON object with its keys sorted."""
-    text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    file.write_text(text, encoding="utf-8")
+    text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
+    file.write_text(text + "\n", encoding="utf-8")

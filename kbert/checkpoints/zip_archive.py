@@ -19,7 +19,8 @@ _CHUNK = 2**22  # bytes
 def unpack(path: Path) -> Iterator[Path]:
     """Unpack an archive to a folder; errors about its files name their path in the archive."""
     with open(path, "rb") as raw, tempfile.TemporaryDirectory(prefix="kbert-") as parent:
-        folder = Path(parent) / (path.stem.strip(".") or "zip")  # Google's names say the casing
+        name = path.stem.strip(".") or "zip"
+        folder = Path(parent) / name  # Google's names say the casing
         folder.mkdir()
         with damage_in_one_line(path, _FORM):
             archive = zipfile.ZipFile(raw)
@@ -31,9 +32,10 @@ def unpack(path: Path) -> Iterator[Path]:
         with damage_in_one_line(path, _FORM):
             archive.extractall(folder)
 
-        inside = [
-            entry for entry in folder.iterdir() if not entry.name.startswith((".", "__MACOSX"))
-        ]
+        inside = []
+        for entry in folder.iterdir():
+            if not entry.name.startswith((".", "__MACOSX")):
+                inside.append(entry)
         is_one_folder = len(inside) == 1 and inside[0].is_dir()
         with rename_in_errors(folder, str(path)):
             yield inside[0] if is_one_folder else folder

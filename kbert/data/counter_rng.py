@@ -45,7 +45,8 @@ def heads(keys: np.ndarray, purpose: int, coins: np.ndarray) -> np.ndarray:
     counts = -(-coins // 64)  # of random uint64
     firsts = np.cumsum(counts) - counts
     key = np.repeat(np.arange(len(coins)), counts)
-    number = np.arange(len(key)) - np.repeat(firsts, counts)
+    first_of_key = np.repeat(firsts, counts)
+    number = np.arange(len(key)) - first_of_key
 
     purpose_keys = fork(keys, purpose)
     bits = fork(purpose_keys[key], number)

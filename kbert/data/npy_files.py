@@ -28,7 +28,8 @@ def read_npy(path: str | os.PathLike, mmap_mode: Literal["r"] | None = None) -> 
             warnings.simplefilter("ignore")
             array, size = _load(path, mmap_mode)
     except Exception as error:  # NumPy's parser of headers raises those of Python's own, too
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        first_line = next(iter(str(error).splitlines()), "")
+        reason = first_line or type(error).__name__
         raise ValueError(f"{path} must be a whole .npy file, got: {reason:.120}") from None
 
     if not isinstance(array, np.ndarray):
@@ -48,4 +49,6 @@ def _load(path: str | os.PathLike, mmap_mode: Literal["r"] | None) -> tuple[np.n
         with open(path, "rb") as file:
             return np.load(file, allow_pickle=False), file.tell()
     array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    return array, getattr(array, "offset", 0) + getattr(array, "nbytes", 0)
+    offset = getattr(array, "offset", 0)
+    size = getattr(array, "nbytes", 0)
+    return array, offset + size

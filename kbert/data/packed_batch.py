@@ -41,7 +41,8 @@ def one_per_row(inputs: Mapping[str, np.ndarray], pad_id: int = 0) -> dict[str, 
     """Return the packed graph's inputs for the plain graph's, int32 (B, S): one text per row."""
     ids = inputs[TOKEN_IDS]
     count, length = ids.shape
-    positions = np.broadcast_to(np.arange(length, dtype=np.int32), ids.shape)
+    row_positions = np.arange(length, dtype=np.int32)
+    positions = np.broadcast_to(row_positions, ids.shape)
     packed = {
         PACKED_POSITIONS: positions.copy(),
         PACKED_TEXTS: (ids != pad_id).astype(np.int32),
@@ -61,11 +62,13 @@ def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
 
     rows: list[list[int]] = []
     space: list[int] = []
-    for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):
+    texts = range(len(lengths))
+    for text in sorted(texts, key=lambda text: -lengths[text]):
         tokens = lengths[text]
         if not tokens:
             continue
-        row = next((row for row, left in enumerate(space) if left >= tokens), len(rows))
+        fitting = (row for row, left in enumerate(space) if left >= tokens)
+        row = next(fitting, len(rows))
         if row == len(rows):
             rows.append([])
             space.append(row_length)
@@ -97,7 +100,8 @@ def pack_batch(
     tokens = np.array(lengths)
     firsts = np.cumsum(tokens) - tokens
     text = np.repeat(np.arange(len(batch)), tokens)  # of each token
-    position = np.arange(len(text)) - np.repeat(firsts, tokens)
+    first_of_text = np.repeat(firsts, tokens)
+    position = np.arange(len(text)) - first_of_text
     starts, numbers = _locate_texts(plans, tokens, row_count, row_length)
     targets = starts[text] + position
     text_labels = _find_text_labels(batch.labels)
@@ -110,7 +114,10 @@ def pack_batch(
     def pack_group(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         packed = {}
         for name, array in group.items():
-            packed[name] = array if name in text_labels else pack(array[text, position])
+            if name in text_labels:
+                packed[name] = array
+            else:
+                packed[name] = pack(array[text, position])
         return packed
 
     packed_inputs = {

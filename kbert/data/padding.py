@@ -25,7 +25,8 @@ def batches_by_length(
     given how many there are: the last one is repeated.
     """
     lengths = [len(ids) for ids, _ in examples]
-    order = sorted(range(len(examples)), key=lengths.__getitem__, reverse=longest_first)
+    numbers = range(len(examples))
+    order = sorted(numbers, key=lengths.__getitem__, reverse=longest_first)
     for start in range(0, len(order), batch_size):
         indices = order[start : start + batch_size]
         longest = max(lengths[index] for index in indices)
@@ -71,7 +72,8 @@ def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int,
     """
     lengths = sorted(needed)
     batches = sum(needed.values())
-    mean = sum(length * count for length, count in needed.items()) / batches
+    total = sum(length * count for length, count in needed.items())
+    mean = total / batches
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # of the first n lengths
     for longest in lengths:
         options = []
@@ -80,7 +82,8 @@ def cheapest_lengths(needed: Mapping[int, int], shape_cost: float) -> tuple[int,
             shortest = lengths[first]
             padding += needed[shortest] * (longest - shortest) / mean
             before, chosen = best[first]
-            options.append((before + padding + shape_cost, (*chosen, longest)))
+            cost = before + padding + shape_cost
+            options.append((cost, (*chosen, longest)))
         best.append(min(options))
 
     _, chosen = best[-1]

@@ -47,7 +47,10 @@ def _order_tensors(model, model_bytes: bytearray) -> None:
         (graph.OutputsAsNumpy(), signature.Outputs, outputs),
     ):
         entries = [entry(index) for index in range(len(order))]
-        by_name = {entry.Name().decode(): entry.TensorIndex() for entry in entries}
+        by_name = {}
+        for tensor_map in entries:
+            name = tensor_map.Name().decode()
+            by_name[name] = tensor_map.TensorIndex()
         tensors[:] = [by_name[name] for name in order]
 
 

@@ -50,7 +50,8 @@ def convert_model(model, positions: int):
     proto = _from_tensorflow(model) if backend == "tensorflow" else _from_torch(model, positions)
     outputs = {value.name: value for value in proto.graph.output}
     del proto.graph.output[:]  # TensorFlow sorts them by name
-    proto.graph.output.extend(outputs[name] for name in serving.output_names(model))
+    output_names = serving.output_names(model)
+    proto.graph.output.extend(outputs[name] for name in output_names)
     _name_axes(proto)
     onnx.checker.check_model(proto)
     return proto
@@ -87,20 +88,25 @@ def _from_tensorflow(model):
     count = len(model.inputs)
 
     def serve(*tensors):
-        values = list(zip(model.weights, tensors[count:], strict=True))
+        weight_tensors = tensors[count:]
+        values = list(zip(model.weights, weight_tensors, strict=True))
         with keras.StatelessScope(values):
             return serving.outputs_of(model, list(tensors[:count]))
 
-    signature = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
-    signature += [
-        tf.TensorSpec(weight.shape, weight.dtype, weight.path) for weight in model.weights
-    ]
+    signature = []
+    for tensor in model.inputs:
+        spec = tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name)
+        signature.append(spec)
+    for weight in model.weights:
+        spec = tf.TensorSpec(weight.shape, weight.dtype, weight.path)
+        signature.append(spec)
     function = tf.function(serve, input_signature=signature, autograph=False)
     proto, _ = tf2onnx.convert.from_function(function, signature)
 
     for weight in model.weights:
         array = keras.ops.convert_to_numpy(weight)
-        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, weight.path))
+        initializer = onnx.numpy_helper.from_array(array, weight.path)
+        proto.graph.initializer.append(initializer)
     del proto.graph.input[count:]
     return proto
 
@@ -119,7 +125,8 @@ def _from_torch(model, positions: int):
             self.model = model
 
         def forward(self, *inputs):
-            return tuple(serving.outputs_of(model, list(inputs)).values())
+            outputs = serving.outputs_of(model, list(inputs))
+            return tuple(outputs.values())
 
     inputs, axes = _make_example_inputs(model, positions)
     # Leave out that torchvision is absent, and that two inputs share their axes.
@@ -149,8 +156,11 @@ def _make_example_inputs(model, positions: int) -> tuple[tuple, tuple]:
     inputs = []
     axes = []
     for tensor in model.inputs:
-        shape = (2, tensor.shape[1] or min(3, positions))  # torch takes 1 for a constant
-        inputs.append(torch.ones(shape, dtype=getattr(torch, tensor.dtype), device=device))
+        length = tensor.shape[1] or min(3, positions)
+        shape = (2, length)  # torch takes 1 for a constant
+        dtype = getattr(torch, tensor.dtype)
+        example = torch.ones(shape, dtype=dtype, device=device)
+        inputs.append(example)
         named = {0: batch}
         if tensor.shape[1] is None:
             named[1] = length

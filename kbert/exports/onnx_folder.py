@@ -46,7 +46,8 @@ def write(
     """
     quantization.check(bert, quantize, calibration)
     name = folder.class_to_write(bert, architecture)
-    proto = onnx.convert_model(_build_served_model(bert, name, path), bert.config.positions)
+    model = _build_served_model(bert, name, path)
+    proto = onnx.convert_model(model, bert.config.positions)
     proto = quantization.quantize_graph(proto, bert, quantize, calibration)
 
     def also(part: Path) -> None:
@@ -63,10 +64,13 @@ def _build_served_model(bert, architecture: str, path: Path):
         inputs.remove("token_type_ids")
     model = serving.free_model(bert, max_predictions=None)
     layers = _list_outputs(bert, architecture)
-    outputs = {name: model.get_layer(layer).output for name, layer in layers.items()}
+    outputs = {}
+    for name, layer in layers.items():
+        outputs[name] = model.get_layer(layer).output
     serving.warn_of_untrained(bert, path / folder.ONNX, model, outputs)
     reads_token_table = names.MLM_SIMILARITY in layers.values()
-    before, rest = _split_model(model, list(outputs.values()), reads_token_table)
+    tensors = list(outputs.values())
+    before, rest = _split_model(model, tensors, reads_token_table)
     return _join_parts(before, rest, inputs, list(outputs))
 
 
@@ -81,12 +85,17 @@ def _join_parts(before, rest, inputs: list[str], outputs: list[str]):
             super().__init__()
             self.before = before
             self.rest = rest
-            self.inputs = [keras.KerasTensor((None, None), "int64", name=name) for name in inputs]
+            tensors = []
+            for name in inputs:
+                tensor = keras.KerasTensor((None, None), "int64", name=name)
+                tensors.append(tensor)
+            self.inputs = tensors
             self.output_names = outputs
             self.built = True
 
         def call(self, inputs, training=None):
-            ids, mask, *segments = [keras.ops.cast(tensor, "int32") for tensor in inputs]
+            tensors = [keras.ops.cast(tensor, "int32") for tensor in inputs]
+            ids, mask, *segments = tensors
             segments = segments or [ids * 0]
             inputs = [ids, *segments][: len(self.before.inputs)]
             states = self.before(inputs, training=False)
@@ -114,5 +123,9 @@ def _split_model(model, outputs: list, reads_token_table: bool):
     before = cut_embeddings(model)
     if not reads_token_table:
         return before, cut_after_embeddings(model, outputs)
-    tensors = [*before.outputs, model.get_layer(names.TOKEN_EMBEDDING).output[1]]
-    return keras.Model(before.inputs, tensors), keras.Model(tensors, outputs)
+    token_embedding = model.get_layer(names.TOKEN_EMBEDDING)
+    table = token_embedding.output[1]
+    tensors = [*before.outputs, table]
+    before = keras.Model(before.inputs, tensors)
+    rest = keras.Model(tensors, outputs)
+    return before, rest

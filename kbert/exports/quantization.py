@@ -59,7 +59,8 @@ def quantize_graph(proto, bert, quantize: str | None, calibration: Sequence[str]
         onnx.save(graph, folded)
 
         options: dict = {"op_types_to_quantize": _PRODUCTS, "per_channel": True}
-        options |= {"weight_type": ort.QuantType.QInt8, "extra_options": {"MatMulConstBOnly": True}}
+        options["weight_type"] = ort.QuantType.QInt8
+        options["extra_options"] = {"MatMulConstBOnly": True}
         if calibration is None:
             with serving.only_errors_of("root"):  # ONNX Runtime's advice: `_fold` has done it
                 ort.quantize_dynamic(folded, after, **options)
@@ -96,14 +97,18 @@ def _only_products(onnx, graph) -> None:
     """Make a Gemm that only multiplies by weights a MatMul, which both ways quantize."""
     weights = {initializer.name: initializer for initializer in graph.initializer}
     for node in graph.node:
-        values = {attribute.name: attribute.f or attribute.i for attribute in node.attribute}
+        values = {}
+        for attribute in node.attribute:
+            values[attribute.name] = attribute.f or attribute.i
         is_plain = not values.get("transA") and values.get("alpha", 1.0) == 1.0
         if node.op_type != "Gemm" or len(node.input) > 2 or not is_plain:
             continue
         if values.get("transB"):
             if node.input[1] not in weights:
                 continue
-            transposed = onnx.numpy_helper.to_array(weights[node.input[1]]).T.copy()
+            weight = weights[node.input[1]]
+            array = onnx.numpy_helper.to_array(weight)
+            transposed = array.T.copy()
             name = f"{node.input[1]}/{node.name}/T"
             graph.initializer.append(onnx.numpy_helper.from_array(transposed, name))
             node.input[1] = name
@@ -126,7 +131,8 @@ def _feeds(bert, texts: Sequence[str], inputs) -> Iterator[dict]:
     """Yield a graph's inputs for one text at a time: padding would have activations of its own."""
     import onnx
 
-    limit = serving.longest(bert, bert.sentence.max_length if bert.sentence else None)
+    max_length = bert.sentence.max_length if bert.sentence else None
+    limit = serving.longest(bert, max_length)
     dtypes = {}
     for value in inputs:
         kind = value.type.tensor_type.elem_type
@@ -141,4 +147,7 @@ def _feeds(bert, texts: Sequence[str], inputs) -> Iterator[dict]:
             "attention_mask": batch.token_ids * 0 + 1,
             "token_type_ids": batch.segment_ids,
         }
-        yield {name: arrays[name].astype(dtype) for name, dtype in dtypes.items()}
+        feed = {}
+        for name, dtype in dtypes.items():
+            feed[name] = arrays[name].astype(dtype)
+        yield feed

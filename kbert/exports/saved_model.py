@@ -74,7 +74,8 @@ def _make_text_functions(bert, model) -> dict:
     try:
         from kbert.exports import text_answers
     except (ImportError, tf.errors.NotFoundError) as error:  # a symbol that its library lacks
-        version = ".".join(tf.__version__.split(".")[:2])
+        levels = tf.__version__.split(".")
+        version = ".".join(levels[:2])
         raise ImportError(
             f"{_WHAT} with text needs a tensorflow_text that fits TensorFlow "
             f"{tf.__version__}: pip install 'tensorflow-text=={version}.*'"
@@ -91,7 +92,10 @@ def check(path: Path) -> None:
             inside = sorted(entry.name for entry in whole.iterdir())
 
     known = _ENTRIES if "saved_model.pb" in inside else set()  # what else is there would be lost
-    unknown = [name for name in inside if name not in known and not is_own(name)]
+    unknown = []
+    for name in inside:
+        if name not in known and not is_own(name):
+            unknown.append(name)
     is_file = path.exists() and not path.is_dir()
     if unknown or is_file:
         raise ValueError(
@@ -129,7 +133,9 @@ def save(model, folder: Path, functions: dict | None = None) -> None:
     saved.non_trainable_variables = [weight.value for weight in model.non_trainable_weights]
     saved.variables = [weight.value for weight in model.weights]
 
-    signatures = {name: function.get_concrete_function() for name, function in functions.items()}
+    signatures = {}
+    for name, function in functions.items():
+        signatures[name] = function.get_concrete_function()
     try:
         tf.saved_model.save(saved, str(folder), signatures)
     except tf.errors.OpError as error:  # a full disk, among others

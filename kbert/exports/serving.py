@@ -29,7 +29,9 @@ _logger = logging.getLogger("kbert")
 def serving_model(bert, form: str, with_embedding: bool = True):
     """Return the model to export; the sentence embedding is one more output if it has settings."""
     inputs = [tensor.name for tensor in bert.model.inputs]
-    expected = [names.TOKEN_IDS, names.SEGMENT_IDS][: 2 if bert.config.family.segments else 1]
+    expected = [names.TOKEN_IDS]
+    if bert.config.family.segments:
+        expected.append(names.SEGMENT_IDS)
     if inputs[: len(expected)] != expected:
         raise ValueError(
             f"{form} needs a model that kbert built, with inputs {' and '.join(expected)}, got "
@@ -61,8 +63,10 @@ def free_model(bert, **changes):
 
     from kbert.model import builder
 
-    model = builder.build(dataclasses.replace(bert.spec, **changes, dtype="float32"))
-    for new, old in zip(model.weights, bert.model.weights, strict=True):
+    spec = dataclasses.replace(bert.spec, **changes, dtype="float32")
+    model = builder.build(spec)
+    weights = zip(model.weights, bert.model.weights, strict=True)
+    for new, old in weights:
         new.assign(keras.ops.convert_to_numpy(old))
     return model
 
@@ -120,12 +124,14 @@ def warn_of_untrained(bert, path, model, outputs: Mapping | None = None) -> None
     if not untrained:
         return
     if outputs is None:
-        outputs = dict(zip(output_names(model), model.outputs, strict=True))
+        tensors = zip(output_names(model), model.outputs, strict=True)
+        outputs = dict(tensors)
 
     used = set()
     meaningless = []
     for name, tensor in outputs.items():
-        layers = {layer.name for layer in keras.Model(model.inputs, tensor).layers}
+        used_graph = keras.Model(model.inputs, tensor)
+        layers = {layer.name for layer in used_graph.layers}
         used |= layers
         if layers & untrained:
             meaningless.append(name)
@@ -160,7 +166,8 @@ def _lacking(bert) -> str | None:
         return bert.sentence_problem
     if "pooler" in bert.sentence.poolings and not bert.spec.has_pooler:
         return f"head {bert.head} has no pooler"
-    if not bert.sentence.include_prompt and any(bert.sentence.prompts.values()):
+    prompts = bert.sentence.prompts.values()
+    if not bert.sentence.include_prompt and any(prompts):
         return "the checkpoint leaves a prompt's tokens out of the pooling (include_prompt)"
     return None
 
@@ -171,9 +178,11 @@ def sentence_vector(model, sentence: SentenceSettings):
 
     from kbert.model.probes import build_pooled
 
-    embeddings = build_pooled(model, sentence.pooling, dense=sentence.dense).outputs[0]
+    pooled = build_pooled(model, sentence.pooling, dense=sentence.dense)
+    embeddings = pooled.outputs[0]
     if sentence.normalize and sentence.dimensions is None:
         return keras.layers.UnitNormalization(name=SENTENCE)(embeddings)
     if sentence.normalize:
         embeddings = keras.layers.UnitNormalization()(embeddings)
-    return keras.layers.Identity(name=SENTENCE)(embeddings[:, : sentence.dimensions])
+    first_dimensions = embeddings[:, : sentence.dimensions]
+    return keras.layers.Identity(name=SENTENCE)(first_dimensions)

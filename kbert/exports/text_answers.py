@@ -53,7 +53,10 @@ def make_functions(bert, model) -> dict[str, Callable]:
         return _pad(ids, pad_id), _pad(segments, 0)
 
     def make_signature(answer, *spec):
-        return tf.function(lambda *arguments: answer(*inputs(*arguments)), spec, autograph=False)
+        def answer_texts(*arguments):
+            return answer(*inputs(*arguments))
+
+        return tf.function(answer_texts, spec, autograph=False)
 
     text = tf.TensorSpec((None,), tf.string, "texts")
     pair = tf.TensorSpec((None,), tf.string, "pairs")
@@ -67,7 +70,8 @@ def _find_answers(head: str) -> str:
     """Return the path of the function that makes a head's answers to texts."""
     path = HEADS[head].text_answers
     if path is None:
-        heads = ", ".join(name for name, other in HEADS.items() if other.text_answers)
+        with_answers = [name for name, other in HEADS.items() if other.text_answers]
+        heads = ", ".join(with_answers)
         raise ValueError(
             f"{_WHAT} takes a model of the head {heads}, got {head}: leave it out, and "
             "tokenize with the files in the SavedModel's folder tokenizer; or serve kbert.tag and "
@@ -90,13 +94,19 @@ def answer_embedding(bert, model):
 
     vector = serving.sentence_vector(model, sentence)
     view = BertModel(ids_of(model), vector, spec=None)
-    return lambda *ids: {serving.SENTENCE: _outputs(view, ids)[0]}, None
+
+    def embed(*ids):
+        embeddings = _outputs(view, ids)[0]
+        return {serving.SENTENCE: embeddings}
+
+    return embed, None
 
 
 def answer_labels(bert, model):
     """Return the functions that answer texts and pairs with probabilities, or with values."""
     _require_trained(bert, [names.POOLER, names.CLASSIFIER])
-    view = BertModel(ids_of(model), model.get_layer(names.CLASSIFIER).output, spec=None)
+    classifier = model.get_layer(names.CLASSIFIER)
+    view = BertModel(ids_of(model), classifier.output, spec=None)
     count = view.outputs[0].shape[-1]
     labels = tf.constant(label_names(bert, count))
     activation = choose_activation(bert.problem_type, count)
@@ -112,8 +122,10 @@ def answer_labels(bert, model):
         if activation == "sigmoid":
             return {"probabilities": tf.sigmoid(logits), "labels": named}
 
-        best = tf.gather(labels, tf.argmax(logits, 1))
-        return {"probabilities": tf.nn.softmax(logits), "labels": named, "label": best}
+        label_indices = tf.argmax(logits, 1)
+        best = tf.gather(labels, label_indices)
+        probs = tf.nn.softmax(logits)
+        return {"probabilities": probs, "labels": named, "label": best}
 
     return answer, answer if _tells_two_texts(bert) else None
 
@@ -126,7 +138,8 @@ def answer_tokens(bert, model):
 
 def _make_mask_filler(bert, model):
     """Return the function of ids that gives the most likely tokens of every [MASK]."""
-    state = model.get_layer(names.encoder_output(bert.config.num_hidden_layers)).output
+    last = names.encoder_output(bert.config.num_hidden_layers)
+    state = model.get_layer(last).output
     states = BertModel(ids_of(model), state, spec=None)
     dense, norm, similarity = [model.get_layer(name) for name in _MLM]
     table = model.get_layer(names.TOKEN_EMBEDDING)
@@ -136,16 +149,22 @@ def _make_mask_filler(bert, model):
     def fill(ids, segments):
         (hidden_states,) = _outputs(states, (ids, segments))
         mask_indices = tf.where(ids == bert.tokenizer.mask_id)
-        at_masks = norm(dense(tf.gather_nd(hidden_states, mask_indices)[None]))
-        logits = similarity([at_masks, keras.ops.convert_to_tensor(table.embeddings)])[0]
+        masked_states = tf.gather_nd(hidden_states, mask_indices)
+        at_masks = norm(dense(masked_states[None]))
+        embeddings = keras.ops.convert_to_tensor(table.embeddings)
+        logits = similarity([at_masks, embeddings])[0]
 
         named = tf.nn.softmax(logits)[:, :vocab_size]
-        best, chosen = tf.math.top_k(named, min(CANDIDATES, vocab_size))
+        count = min(CANDIDATES, vocab_size)
+        best, chosen = tf.math.top_k(named, count)
         batch_size = tf.shape(ids, tf.int64)[0]
-        by_text = tf.RaggedTensor.from_value_rowids(chosen, mask_indices[:, 0], batch_size)
+        text_indices = mask_indices[:, 0]
+        by_text = tf.RaggedTensor.from_value_rowids(chosen, text_indices, batch_size)
+        chosen_tokens = by_text.with_values(tf.gather(tokens, chosen))
+        probs = by_text.with_values(best)
         return {
-            "tokens": by_text.with_values(tf.gather(tokens, chosen)).to_tensor(""),
-            "probabilities": by_text.with_values(best).to_tensor(0.0),
+            "tokens": chosen_tokens.to_tensor(""),
+            "probabilities": probs.to_tensor(0.0),
         }
 
     return fill
@@ -161,7 +180,8 @@ def _make_judge_of_pairs(bert, model):
             "the SavedModel takes no pairs of texts: the model was not trained on next sentences"
         )
         return None
-    nsp = BertModel(ids_of(model), model.get_layer(names.NSP).output, spec=None)
+    nsp_layer = model.get_layer(names.NSP)
+    nsp = BertModel(ids_of(model), nsp_layer.output, spec=None)
 
     def judge(*ids):
         (logits,) = _outputs(nsp, ids)
@@ -173,8 +193,10 @@ def _make_judge_of_pairs(bert, model):
 def _pad(ragged, filler: int):
     """Ragged rows filled up, (N, S); S is at least that of an empty text, 2."""
     padded = ragged.to_tensor(filler)
-    more = tf.maximum(0, 2 - tf.shape(padded)[1])
-    return tf.pad(padded, [[0, 0], [0, more]], constant_values=filler)
+    length = tf.shape(padded)[1]
+    missing = tf.maximum(0, 2 - length)
+    paddings = [[0, 0], [0, missing]]
+    return tf.pad(padded, paddings, constant_values=filler)
 
 
 def _outputs(view, ids) -> list:

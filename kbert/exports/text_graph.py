@@ -44,7 +44,8 @@ class TextGraph:
         self._nobody = next(free)
         self._mark = next(free)
         self._stand_ins = [next(free) for _ in self._added]
-        self._table = table.add_words([ord(character) for character in self._stand_ins])
+        points = [ord(character) for character in self._stand_ins]
+        self._table = table.add_words(points)
 
         self._ids = _number_pieces(vocabulary, self._added, ids)
         self._cutter = self._make_cutter(vocabulary, free)
@@ -78,20 +79,25 @@ class TextGraph:
             pieces = [first[:, : limit - 2]]
         else:
             second = self._pieces(pairs)
-            counts = _longest_first(first.row_lengths(), second.row_lengths(), limit - 3)
-            pieces = [_beginning(first, counts[0]), _beginning(second, counts[1])]
+            lengths = first.row_lengths()
+            pair_lengths = second.row_lengths()
+            count, pair_count = _longest_first(lengths, pair_lengths, limit - 3)
+            pieces = [_beginning(first, count), _beginning(second, pair_count)]
         ids, segments = tf_text.combine_segments(pieces, self._cls_id, self._sep_id)
         return ids, segments * self._second_segment
 
     def _cut_texts(self, texts):
         """Return the ids of each text's pieces, neither framed nor truncated: (N, None), ragged."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-        points = tf.strings.unicode_decode(self._put_in_stand_ins(texts), "UTF-8")
-        tokens = tf.strings.split(tf.strings.unicode_encode(self._clean(points), "UTF-8"))
+        texts = self._put_in_stand_ins(texts)
+        points = tf.strings.unicode_decode(texts, "UTF-8")
+        cleaned = tf.strings.unicode_encode(self._clean(points), "UTF-8")
+        tokens = tf.strings.split(cleaned)
 
         is_long = tf.strings.length(tokens.flat_values, "UTF8_CHAR") > self._most
         known = tf.where(is_long, self._unknown, tokens.flat_values)
-        pieces = self._cutter.tokenize(tokens.with_flat_values(known)).merge_dims(1, 2)
+        known_tokens = tokens.with_flat_values(known)
+        pieces = self._cutter.tokenize(known_tokens).merge_dims(1, 2)
         ids = tf.gather(self._ids, pieces.flat_values)
 
         # As `Tokenizer.encode_batch` refuses it: attention would leave the token out.
@@ -107,23 +113,25 @@ class TextGraph:
         reserved = "".join([self._mark, *self._stand_ins])
         texts = tf.strings.regex_replace(texts, f"[{reserved}]", self._nobody)
 
-        any_added = "|".join([_quote(token) for token in self._added])
+        added = [_quote(token) for token in self._added]
+        any_added = "|".join(added)
         texts = tf.strings.regex_replace(texts, f"({any_added})", self._mark + r"\1")
         for token, stand_in in zip(self._added, self._stand_ins, strict=True):
-            texts = tf.strings.regex_replace(texts, self._mark + _quote(token), stand_in)
+            marked = self._mark + _quote(token)
+            texts = tf.strings.regex_replace(texts, marked, stand_in)
         return texts
 
     def _clean(self, ragged):
         """Return code points (N, None) as the table says, with spaces between words."""
         points = ragged.flat_values
         table = self._table
-        number = tf.cast(tf.gather(table.numbers, points), tf.int32)
-        replacements = tf.gather(
-            tf.RaggedTensor.from_row_splits(table.values, table.splits), number
-        )
+        number = tf.gather(table.numbers, points)
+        by_number = tf.RaggedTensor.from_row_splits(table.values, table.splits)
+        replacements = tf.gather(by_number, tf.cast(number, tf.int32))
         sources = replacements.value_rowids()
         values = replacements.flat_values
-        values = tf.where(values == ITSELF, tf.gather(points, sources), values)
+        originals = tf.gather(points, sources)
+        values = tf.where(values == ITSELF, originals, values)
 
         text_numbers = tf.gather(ragged.value_rowids(), sources)
         values = tf.cond(
@@ -151,7 +159,8 @@ def _list_added(vocabulary: Vocabulary) -> list[str]:
 def _number_pieces(vocabulary: Vocabulary, added: list[str], ids: dict[str, int]) -> np.ndarray:
     """Return the ids of the pieces that the cutter knows: WordPiece's, then stand-ins."""
     added_ids = [ids[token] for token in added]
-    return np.array([*range(len(vocabulary.tokens)), *added_ids], "int32")
+    count = len(vocabulary.tokens)
+    return np.array([*range(count), *added_ids], "int32")
 
 
 def _list_free_characters(vocabulary: Vocabulary, dropped: np.ndarray) -> Iterator[str]:
@@ -165,7 +174,8 @@ def _list_free_characters(vocabulary: Vocabulary, dropped: np.ndarray) -> Iterat
 def _sort_combining(values, text_numbers):
     """Sort runs of combining characters by class (The Unicode Standard, D109)."""
     classes = values // (1 << CLASS_BITS)
-    run = tf.cumsum(tf.cast(classes == 0, tf.int64)) + text_numbers
+    starts_run = tf.cast(classes == 0, tf.int64)
+    run = tf.cumsum(starts_run) + text_numbers
     keys = 256 * run + tf.cast(classes, tf.int64)
     return tf.gather(values, tf.argsort(keys, stable=True))
 
@@ -178,15 +188,19 @@ def _longest_first(first, second, most: int):
     more = tf.maximum(first, second)
     half = tf.constant(most // 2, tf.int64)
     fits = less + more <= most
-    less_left = tf.where(fits, less, tf.minimum(less, half))
+    at_most_half = tf.minimum(less, half)
+    less_left = tf.where(fits, less, at_most_half)
     more_left = tf.where(fits, more, most - less_left)
     swapped = first > second
-    return tf.where(swapped, more_left, less_left), tf.where(swapped, less_left, more_left)
+    first_left = tf.where(swapped, more_left, less_left)
+    second_left = tf.where(swapped, less_left, more_left)
+    return first_left, second_left
 
 
 def _beginning(ids, counts):
     """Return the first so many ids of each row."""
-    return tf.gather(ids, tf.ragged.range(counts), batch_dims=1)
+    columns = tf.ragged.range(counts)
+    return tf.gather(ids, columns, batch_dims=1)
 
 
 def _check_vocabulary(vocabulary: Vocabulary) -> None:

@@ -65,18 +65,24 @@ def _scan_hugging_face() -> list:
 def _list_presets() -> list[Path]:
     """List the folders of the presets in Kaggle's cache."""
     folders = kaggle.cache_folder().glob("*/*/*/*/*")
-    return [folder for folder in folders if folder.name.isdigit() and folder.is_dir()]
+    presets = []
+    for folder in folders:
+        if folder.name.isdigit() and folder.is_dir():
+            presets.append(folder)
+    return presets
 
 
 def _measure(folder: Path) -> int:
-    return sum((folder / file).stat().st_size for file in hugging_face.list_files(folder))
+    files = hugging_face.list_files(folder)
+    return sum((folder / file).stat().st_size for file in files)
 
 
 def _describe(folder: Path, size: int, refs: tuple[str, ...] = ()) -> CachedModel | None:
     address = fetching.address_of(folder)
     if address is None:
         return None
-    name, _, revision = address.rpartition("@" if address.startswith("hf:") else "/")
+    separator = "@" if address.startswith("hf:") else "/"
+    name, _, revision = address.rpartition(separator)
     return CachedModel(
         name.removeprefix("hf://"),
         revision,
@@ -91,6 +97,7 @@ def _describe(folder: Path, size: int, refs: tuple[str, ...] = ()) -> CachedMode
 def _kind(folder: Path) -> str:
     try:
         values = json.loads((folder / "config.json").read_bytes())
-        return str(values.get("model_type") or values.get("class_name") or "bert")
+        kind = values.get("model_type") or values.get("class_name")
+        return str(kind or "bert")
     except (OSError, ValueError, AttributeError):
         return "bert" if (folder / "bert_config.json").is_file() else ""

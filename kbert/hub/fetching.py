@@ -32,14 +32,15 @@ def locate(source: str | os.PathLike) -> Path:
     root = path.absolute()
     if root.name == "snapshots":
         root = root.parent
-    if not root.name.startswith("models--") or not (root / "snapshots").is_dir():
+    snapshots = root / "snapshots"
+    if not root.name.startswith("models--") or not snapshots.is_dir():
         return path
 
     # A model's folder of Hugging Face's cache stands for its snapshot.
     snapshot = hugging_face.find_snapshot(root, "main")
     if snapshot is not None:
         return snapshot
-    commits = sorted(entry.name for entry in (root / "snapshots").iterdir() if entry.is_dir())
+    commits = sorted(entry.name for entry in snapshots.iterdir() if entry.is_dir())
     if len(commits) != 1:
         raise ValueError(
             f"{path} must have one snapshot, or a file refs/main that names one, got "
@@ -57,9 +58,11 @@ def pin(source: str | os.PathLike) -> str:
     address = address_of(path)
     path = path.absolute()
 
-    caches = (hugging_face.cache_folder().absolute(), kaggle.cache_folder().absolute())
-    is_cached = any(cache in path.parents for cache in caches)  # where the address leads to again
-    if address is not None and is_cached and address.endswith(("@" + path.name, "/" + path.name)):
+    # A path in a cache is where the address leads to again.
+    caches = [hugging_face.cache_folder(), kaggle.cache_folder()]
+    is_cached = any(cache.absolute() in path.parents for cache in caches)
+    endings = ("@" + path.name, "/" + path.name)
+    if address is not None and is_cached and address.endswith(endings):
         return address  # of the whole model, not of a part
     return str(path)
 
@@ -67,8 +70,10 @@ def pin(source: str | os.PathLike) -> str:
 def refuse_unknown(source: str | os.PathLike) -> None:
     """Raise a FileNotFoundError for what is neither a checkpoint's path nor a model's name."""
     path = Path(source)
-    is_path = path.exists() or is_unmoved(path) or path.with_name(f"{path.name}.index").is_file()
-    if not is_path and ModelName.parse(os.fspath(source)) is None:
+    if path.exists() or is_unmoved(path):
+        return
+    index = path.with_name(f"{path.name}.index")
+    if not index.is_file() and ModelName.parse(os.fspath(source)) is None:
         raise FileNotFoundError(explain_missing(os.fspath(source)))
 
 
@@ -85,7 +90,9 @@ def fetch(name: ModelName, *, update: bool = False) -> Path:
             _warn_of_cache(name)
             return cached
 
-        part = hugging_face.find_cached(name, certain=False) if name.hub == "hf" else None
+        part = None
+        if name.hub == "hf":
+            part = hugging_face.find_cached(name, certain=False)
         if part is None:
             raise
         _warn_of_cache(name, ", where files of the tokenizer or modules may be missing")
@@ -131,7 +138,8 @@ def download(name: str, output: str | os.PathLike | None = None) -> Path:
         return fetch(parsed, update=True)
 
     folder = Path(output)
-    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    is_empty = folder.is_dir() and not any(folder.iterdir())
+    is_free = is_empty or not folder.exists()
     if not is_free:
         raise FileExistsError(f"{folder} must be a new or an empty folder")
 
@@ -141,26 +149,30 @@ def download(name: str, output: str | os.PathLike | None = None) -> Path:
         for file in settings + weights:
             (part / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file, part / file)
-        (part / SOURCE_FILE).write_text(json.dumps({"address": address_of(source)}) + "\n")
+        address = {"address": address_of(source)}
+        (part / SOURCE_FILE).write_text(json.dumps(address) + "\n")
     return folder
 
 
 def address_of(path: Path) -> str | None:
     """Return the address, with commit or version, of a path in a hub's cache or a copy."""
     if (path / SOURCE_FILE).is_file():  # `download` wrote the folder
-        address = js.read(path / SOURCE_FILE, js.OBJECT).get("address")
+        values = js.read(path / SOURCE_FILE, js.OBJECT)
+        address = values.get("address")
         return address if isinstance(address, str) else None
 
     text = path.absolute().as_posix()
     match = re.search(r"/models--([^/]+)/snapshots/([0-9a-f]{40})(/|$)", text)
     if match:
-        name = ModelName.parse(match[1].replace("--", "/", 1))
+        repo = match[1].replace("--", "/", 1)
+        name = ModelName.parse(repo)
         return str(ModelName("hf", name.repo, match[2])) if name else None
 
     kaggle_models = f"{kaggle.cache_folder().absolute().as_posix()}/"
     if text.startswith(kaggle_models):
         levels = text.removeprefix(kaggle_models).split("/")
-        name = ModelName.parse("kaggle://" + "/".join(levels[:5]))
+        address = "/".join(levels[:5])
+        name = ModelName.parse(f"kaggle://{address}")
         return str(name) if name and name.revision else None
     return None
 
@@ -175,10 +187,12 @@ def _parse(source: str | os.PathLike, *, local: bool = True) -> ModelName:
 @functools.cache  # once for each text
 def _warn_of_namesake(text: str) -> None:
     """Say that a local path is opened where a model has the same name."""
-    addresses = {name: row["address"] for name, row in list_known_models().items()}
+    models = list_known_models()
+    addresses = {name: row["address"] for name, row in models.items()}
     address = addresses.get(text, text)
     folder = f"models--{text.replace('/', '--')}"
-    if address in addresses.values() or (hugging_face.cache_folder() / folder).is_dir():
+    cached = hugging_face.cache_folder() / folder
+    if address in addresses.values() or cached.is_dir():
         if "://" not in address:
             address = f"hf://{address}"
         _logger.warning(

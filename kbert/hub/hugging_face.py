@@ -86,7 +86,8 @@ def find_snapshot(root: Path, revision: str) -> Path | None:
     """Find the folder of a branch, a tag or a commit in a model's folder of the cache."""
     revisions = [revision]
     if re.fullmatch("[0-9a-f]{7,39}", revision):  # an abbreviated commit: `kbert cache` prints it
-        matches = [snapshot.name for snapshot in (root / "snapshots").glob(f"{revision}*")]
+        snapshots = (root / "snapshots").glob(f"{revision}*")
+        matches = [snapshot.name for snapshot in snapshots]
         revisions += matches if len(matches) == 1 else []
 
     repo = root.name.removeprefix("models--").replace("--", "/", 1)
@@ -117,7 +118,8 @@ def describe_cached(name: ModelName) -> str:
 
     revisions = []
     for root in roots:
-        revisions += [snapshot.name[:8] for snapshot in (root / "snapshots").glob("*")]
+        snapshots = (root / "snapshots").glob("*")
+        revisions += [snapshot.name[:8] for snapshot in snapshots]
     if not revisions:
         return f"{name.repo!r} is not a local path, is not in the cache"
     return f"{name.repo!r} is in the cache at {', '.join(sorted(revisions))}, not at {wanted!r}"
@@ -125,8 +127,11 @@ def describe_cached(name: ModelName) -> str:
 
 def list_files(folder: Path) -> list[str]:
     """List the files in a folder by their paths in it; broken links are left out."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return [file.relative_to(folder).as_posix() for file in files]
+    files = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            files.append(path.relative_to(folder).as_posix())
+    return files
 
 
 def _is_whole(repo: str, snapshot: Path) -> bool:
@@ -140,17 +145,19 @@ def _is_whole(repo: str, snapshot: Path) -> bool:
     if _MODULES not in names and _may_have_modules(snapshot):
         uncertain.append(_MODULES)
 
-    is_known = all(_look_up(repo, file, snapshot.name) is not None for file in uncertain)
-    return is_known and (_MODULES not in names or _has_modules(snapshot))
+    if _MODULES in names and not _has_modules(snapshot):
+        return False
+    return all(_look_up(repo, file, snapshot.name) is not None for file in uncertain)
 
 
 def _has_modules(snapshot: Path) -> bool:
     """Return whether the configurations of the modules that modules.json names are there."""
     try:
         modules = json.loads((snapshot / _MODULES).read_bytes())
-        paths = [
-            module["path"] for module in modules if module["type"].endswith(("Pooling", "Dense"))
-        ]
+        paths = []
+        for module in modules:
+            if module["type"].endswith(("Pooling", "Dense")):
+                paths.append(module["path"])
         return all((snapshot / path / "config.json").is_file() for path in paths)
     except (ValueError, TypeError, KeyError):  # it is read, and refused, later
         return True
@@ -227,7 +234,8 @@ def _list_repository(name: ModelName) -> tuple[str, dict]:
         )
         siblings = info.siblings or ()
         files = [vars(file) for file in siblings]
-        js.check({"sha": info.sha, "siblings": files}, _REPOSITORY, "the answer")
+        answer = {"sha": info.sha, "siblings": files}
+        js.check(answer, _REPOSITORY, "the answer")
         return info.sha, {file.rfilename: file for file in siblings}
 
 
@@ -255,7 +263,8 @@ def _check_headers() -> Iterator[None]:
                 raise ValueError(f"{name} must be a hash, got {value!r}")
 
     hooks = get_session().event_hooks
-    get_session().event_hooks = hooks | {"response": [*hooks["response"], check]}
+    response_hooks = [*hooks["response"], check]
+    get_session().event_hooks = hooks | {"response": response_hooks}
     try:
         yield
     finally:
@@ -403,7 +412,8 @@ def explain_errors(name: ModelName) -> Iterator[None]:
     except ValueError:
         raise
     except Exception as error:
-        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "huggingface_hub"):
+        package = type(error).__module__.split(".")[0]
+        if package not in ("httpx", "httpx2", "huggingface_hub"):
             raise
         raise _unreachable(name, f"{host} cannot be reached ({type(error).__name__}):") from None
 
@@ -467,7 +477,8 @@ def hub_host() -> str:
     """Return the hub's host, without what HF_ENDPOINT may have of a user and a password."""
     from huggingface_hub import constants
 
-    return constants.ENDPOINT.partition("://")[2].rpartition("@")[2]
+    address = constants.ENDPOINT.partition("://")[2]
+    return address.rpartition("@")[2]
 
 
 def _unreachable(name: ModelName, why: str) -> ConnectionError:

@@ -29,7 +29,8 @@ def find_cached(name: ModelName) -> Path | None:
         versions = [name.revision]
     else:
         entries = folder.iterdir() if folder.is_dir() else ()
-        numbers = [entry.name for entry in entries if entry.is_dir() and entry.name.isdigit()]
+        folders = [entry for entry in entries if entry.is_dir()]
+        numbers = [entry.name for entry in folders if entry.name.isdigit()]
         versions = sorted(numbers, key=int, reverse=True)
 
     for version in versions:
@@ -45,7 +46,8 @@ def is_whole(folder: Path) -> bool:
         return False
 
     completed = folder.parent / ".complete" / folder.name
-    if folder.with_name(f"{folder.name}.complete").is_file() or not completed.parent.is_dir():
+    is_marked = folder.with_name(f"{folder.name}.complete").is_file()
+    if is_marked or not completed.parent.is_dir():
         return True  # without any marks it is a copy of somebody's cache
     return all((completed / f"{name}.complete").is_file() for name in _NEEDED)
 

@@ -104,7 +104,8 @@ def make_card(
         sections += _describe_metrics(training)
     sections += ["## How to use it", _show_use(use, mask, form)]
     if training:
-        lines = [(f"`{key}`", _text(value)) for key, value in training.settings.items()]
+        settings = training.settings.items()
+        lines = [(f"`{key}`", _text(value)) for key, value in settings]
         sections += ["## Hyperparameters", _table(("setting", "value"), lines)]
     return "\n\n".join(sections) + "\n"
 
@@ -121,7 +122,8 @@ def _list_facts(
     """Return the facts on a model by name, then those on its training."""
     spec = model.spec
     config = spec.config
-    params = account(config, 1, head=spec.head, num_labels=spec.num_labels).params
+    costs = account(config, 1, head=spec.head, num_labels=spec.num_labels)
+    params = costs.params
 
     labels = model.labels or ()
     shown = ", ".join(labels[:20])
@@ -173,7 +175,8 @@ def _make_metadata(
 
     data_name = printable.line((training and training.dev) or "dev")
     results = []
-    for name, value in (training.metrics if training else {}).items():
+    metrics = training.metrics if training else {}
+    for name, value in metrics.items():
         if name == "loss":  # no metric of Hugging Face's library
             continue
         result = EvalResult(

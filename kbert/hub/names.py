@@ -70,7 +70,8 @@ class ModelName:
         if _CACHE_FOLDER.fullmatch(text):
             text = _CACHE_FOLDER.sub(r"\1/\2", text)
 
-        bare, _, revision = re.sub("^hf:/+", "", text).partition("@")
+        text_without_scheme = re.sub("^hf:/+", "", text)
+        bare, _, revision = text_without_scheme.partition("@")
         if bare in list_known_models():
             name = cls.parse(list_known_models()[bare]["address"])
             if revision and not re.fullmatch(_REVISION, revision):
@@ -96,13 +97,17 @@ def list_known_models() -> dict[str, dict[str, str]]:
     """Return the rows of models.tsv by name."""
     file = resources.files("kbert.hub") / "models.tsv"
     lines = file.read_text(encoding="utf-8").splitlines()
-    return {row["name"]: row for row in csv.DictReader(lines, delimiter="\t")}
+    models = {}
+    for row in csv.DictReader(lines, delimiter="\t"):
+        models[row["name"]] = row
+    return models
 
 
 def other_repos(repo: str) -> list[str]:
     """Return the names under which a cache may hold a model: the oldest ones had no owner."""
     bare = repo.partition("/")[2]
-    is_known = list_known_models().get(bare, {}).get("address") == repo
+    known = list_known_models().get(bare, {})
+    is_known = known.get("address") == repo
     return [repo, bare] if is_known else [repo]
 
 
@@ -134,7 +139,8 @@ def explain_missing(text: str, *, local: bool = True) -> str:
         return f"{message}: {near}" if near else message
 
     way = "a model of Hugging Face has an owner, such as google-bert/bert-base-uncased"
-    advice = near or hint(text, list_known_models(), "", beginnings=True) or way
+    similar = near or hint(text, list_known_models(), "", beginnings=True)
+    advice = similar or way
     return f"{text!r} is not a local path, and kbert knows no model of this name: {advice}"
 
 
@@ -143,7 +149,8 @@ def _may_be_checkpoint(path: str) -> bool:
     if not os.path.isdir(path):
         return os.path.isfile(path) and path.endswith(_WEIGHTS)
     try:
-        return any(name.endswith((*_WEIGHTS, ".json")) for name in os.listdir(path))
+        names = os.listdir(path)
+        return any(name.endswith((*_WEIGHTS, ".json")) for name in names)
     except OSError:
         return False
 
@@ -152,5 +159,6 @@ def find_release(preset: str) -> str:
     """Return the name of Google's weights of a preset's sizes, but for the vocabulary's."""
     released = {"base": "base_uncased", "large": "large_uncased"}.get(preset, preset)
     models = list_known_models().values()
-    names = [row["name"] for row in models if PRESETS.get(row["preset"]) == PRESETS[released]]
+    wanted = PRESETS[released]
+    names = [row["name"] for row in models if PRESETS.get(row["preset"]) == wanted]
     return names[0]

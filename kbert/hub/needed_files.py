@@ -38,12 +38,16 @@ def choose_files(names: Iterable[str]) -> tuple[list[str], list[str]]:
             folders.setdefault(str(path.parent), []).append(path)
 
     # torch's files before TensorFlow's only where torch can read them
-    first, second = (_TORCH, _KERAS_2) if extras.is_installed("torch") else (_KERAS_2, _TORCH)
+    if extras.is_installed("torch"):
+        first, second = _TORCH, _KERAS_2
+    else:
+        first, second = _KERAS_2, _TORCH
+    patterns = (*_SAFETENSORS, *first, *second, *_OTHERS)
     settings: list[str] = []
     weights: list[str] = []
     for paths in folders.values():
         settings += [str(path) for path in paths if _SETTINGS.fullmatch(path.name)]
-        weights += _find_first(paths, (*_SAFETENSORS, *first, *second, *_OTHERS))
+        weights += _find_first(paths, patterns)
         weights += _find_first(paths, _ADAPTERS)
     return settings, weights
 
@@ -55,7 +59,8 @@ def find_readable(names: Iterable[str]) -> list[str]:
     readable = []
     for name in names:
         path = PurePosixPath(name)
-        if _FOLDER.fullmatch(str(path.parent)) and kinds.fullmatch(path.name):
+        is_readable = kinds.fullmatch(path.name)
+        if is_readable and _FOLDER.fullmatch(str(path.parent)):
             readable.append(str(path))
     return readable
 

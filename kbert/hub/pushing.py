@@ -87,7 +87,8 @@ def push_model(bert: Bert, address: str, form: str, options: dict) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "model")
         save(bert, folder, format=form, **options)
-        upload(folder, target, card=make_card(bert, base=bert.source, form=form))
+        card = make_card(bert, base=bert.source, form=form)
+        upload(folder, target, card=card)
 
 
 def upload(path: Path, target: ModelName, *, card: str | None = None, private: bool = False) -> str:
@@ -134,9 +135,10 @@ def _list_operations(
         names.remove(README)
         _logger.warning("%s keeps its README.md: %s has none", target, path)
     contents = {README: fill_in_name(card, target.repo).encode()}
-    operations: list = [
-        CommitOperationAdd(name, contents.get(name, path / name)) for name in sorted(names)
-    ]
+    operations: list = []
+    for name in sorted(names):
+        file = contents.get(name, path / name)
+        operations.append(CommitOperationAdd(name, file))
 
     old = set(find_readable(there))
     old.update(name for name in there if _OF_MODEL.fullmatch(name))
@@ -194,10 +196,15 @@ def _find_card(path: Path, card: str | None, is_there: bool) -> str:
         raise ValueError(f"{path / README} must be UTF-8, got other bytes: convert it") from None
 
 
+def _is_hidden(name: str) -> bool:
+    """Return whether a file or a folder on the way to it begins with a dot."""
+    return any(level.startswith(".") for level in Path(name).parts)
+
+
 def _choose(path: Path) -> list[str]:
     """Return the files to upload; the log says which stay, hidden ones apart."""
     names = sorted(hugging_face.list_files(path))
-    names = [name for name in names if not any(part[0] == "." for part in Path(name).parts)]
+    names = [name for name in names if not _is_hidden(name)]
     settings, weights = choose_files(names)
     texts = [name for name in names if _TEXTS.fullmatch(name)]
     of_model = [name for name in names if _OF_MODEL.fullmatch(name)]
@@ -206,7 +213,11 @@ def _choose(path: Path) -> list[str]:
     if root.parent.name == "snapshots":
         root = root.parent.parent
     root = root.resolve()
-    outside = [name for name in texts if not (path / name).resolve().is_relative_to(root)]
+    outside = []
+    for name in texts:
+        target = (path / name).resolve()
+        if not target.is_relative_to(root):
+            outside.append(name)
     chosen = {*settings, *weights, *texts, *of_model}.difference(outside)
 
     if outside:
@@ -258,7 +269,8 @@ def _explain_errors(name: ModelName) -> Iterator[None]:
             "a hub without Xet, set HF_HUB_DISABLE_XET=1"
         ) from None
     except Exception as error:
-        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2"):
+        package = type(error).__module__.split(".")[0]
+        if package not in ("httpx", "httpx2"):
             raise
         raise ConnectionError(
             f"{name} cannot be pushed, since {host} cannot be reached ({type(error).__name__}): "
@@ -275,7 +287,8 @@ def _explain_status(name: ModelName, error: "HfHubHTTPError") -> OSError:
             f"{host} refuses to write {name.repo} (status {status}): check the owner's name, "
             f"and {_LOG_IN}"
         )
-    reason = " ".join((error.server_message or "").split())[:200]
+    message = error.server_message or ""
+    reason = " ".join(message.split())[:200]
     answer = f"status {status}: {reason}" if reason else f"status {status}"
     return ConnectionError(
         f"{name} cannot be pushed, since {host} answers with {answer}: push again later"

@@ -40,7 +40,8 @@ def atomic_file(path: str | os.PathLike, *, through_link: bool = True) -> Iterat
     if through_link:
         target = Path(os.path.realpath(path))
     else:
-        target = Path(os.path.realpath(path.parent)) / path.name
+        folder = os.path.realpath(path.parent)
+        target = Path(folder) / path.name
     _refuse_folder(path)
     if path.exists() and not path.is_file():  # a renamed file would be there instead of a device
         raise OSError(f"{path}: a device or a pipe, not a regular file")
@@ -50,11 +51,14 @@ def atomic_file(path: str | os.PathLike, *, through_link: bool = True) -> Iterat
         part = target.parent / f".{target.name}{owner()}part"
         with _use(part):
             # a new file: who knows its name could have put a link there
-            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+            created = os.open(part, flags, 0o666)
+            os.close(created)
             yield part
             os.replace(part, target)
     except OSError as error:
-        raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
+        reason = error.strerror or str(error)
+        raise type(error)(error.errno, reason, str(path)) from None
 
 
 def check_new_file(
@@ -98,8 +102,10 @@ def refuse_existing(path: Path) -> None:
 
 def refuse_input(path: str | os.PathLike, inputs: Iterable[str | os.PathLike | None]) -> None:
     """Raise a ValueError for a path to write to that is an input: it would be lost."""
+    if not os.path.exists(path):
+        return
     known = (entry for entry in inputs if entry is not None and os.path.exists(entry))
-    if os.path.exists(path) and any(os.path.samefile(entry, path) for entry in known):
+    if any(os.path.samefile(entry, path) for entry in known):
         raise ValueError(f"{path} must not be an input, got one: choose another place")
 
 
@@ -113,7 +119,9 @@ def part_folder_of(path: Path, folder: Path | None = None) -> Iterator[Path]:
     """Create a temporary folder for `path`, next to it or in `folder`."""
     folder = folder or path.parent
     _clear(folder, path.name)
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name}{owner()}", suffix=".part", dir=folder))
+    prefix = f".{path.name}{owner()}"
+    temporary = tempfile.mkdtemp(prefix=prefix, suffix=".part", dir=folder)
+    part = Path(temporary)
     with _use(part):
         yield part
 
@@ -143,7 +151,8 @@ def is_left(path: Path) -> bool:
     machine, process = owners[-1]
     if machine != owner()[1:9]:
         return False
-    return int(process) == os.getpid() or not _is_running(int(process))
+    number = int(process)
+    return number == os.getpid() or not _is_running(number)
 
 
 def _clear(folder: Path, name: str) -> None:
@@ -151,7 +160,8 @@ def _clear(folder: Path, name: str) -> None:
     start = f".{name}."
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
-            is_part = entry.name.startswith(start) and entry.name.endswith(".part")
+            file_name = entry.name
+            is_part = file_name.startswith(start) and file_name.endswith(".part")
             if is_part and is_left(Path(entry.path)):
                 _remove(Path(entry.path))
 

@@ -85,7 +85,11 @@ def check_regular(file: str | os.PathLike, *, pipes: bool = True) -> None:
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_pipe:
         return
 
-    kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFSOCK: "a socket"}
+    kinds = {
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFCHR: "a device",
+        stat.S_IFSOCK: "a socket",
+    }
     kind = kinds.get(stat.S_IFMT(mode), "no such file")
     raise OSError(f"{file}: expected a regular file, got {kind}: write its content to a file first")
 
@@ -133,7 +137,8 @@ def damage_in_one_line(file: Path, form: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
             raise
-        why = " ".join(str(error).split()) or type(error).__name__
+        texts = str(error).split()
+        why = " ".join(texts) or type(error).__name__
         raise ValueError(f"{file} must be a whole {form} file, got: {why}") from None
 
 
@@ -151,7 +156,9 @@ def rename_in_errors(folder: Path, name: str) -> Iterator[None]:
 
         named = []
         for text in texts:
-            named.append(text.replace(str(folder), name) if isinstance(text, str) else text)
+            if isinstance(text, str):
+                text = text.replace(str(folder), name)
+            named.append(text)
         if isinstance(error, OSError):
             raise type(error)(*named) from None
         error.args = tuple(named)

@@ -9,7 +9,8 @@ def require(what: str, extra: str, *modules: str, instead: str = "") -> None:
     `what` needs the modules, which the `extra` of pyproject.toml brings; they are not imported.
     `instead` is what else the user can do.
     """
-    missing = [name.replace("_", "-") for name in modules if not is_installed(name)]
+    absent = [name for name in modules if not is_installed(name)]
+    missing = [name.replace("_", "-") for name in absent]
     if not missing:
         return
     packages = f"package {missing[0]}, which is"

@@ -56,7 +56,8 @@ def mark_picture(picture: bytes, ending: str) -> bytes:
     """Return a .png, .svg or .pdf picture with a comment that kbert wrote it."""
     if ending == ".png":
         crc = struct.pack(">I", zlib.crc32(_PNG_TEXT))
-        chunk = struct.pack(">I", len(_PNG_TEXT) - len(b"tEXt")) + _PNG_TEXT + crc
+        length = len(_PNG_TEXT) - len(b"tEXt")
+        chunk = struct.pack(">I", length) + _PNG_TEXT + crc
         return picture[:_PNG_HEAD] + chunk + picture[_PNG_HEAD:]
     if ending == ".svg":
         return picture.replace(b"<svg", _SVG_COMMENT + b"<svg", 1)
@@ -66,7 +67,8 @@ def mark_picture(picture: bytes, ending: str) -> bytes:
 def is_of_kind(path: str | os.PathLike) -> bool:
     """Return whether kbert wrote a file, of the kind that its ending names, or it is empty."""
     path = Path(path)
-    ending, size = path.suffix.lower(), path.stat().st_size
+    ending = path.suffix.lower()
+    size = path.stat().st_size
     if size == 0:
         return True
     if ending == ".npz":

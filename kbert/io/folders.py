@@ -74,7 +74,8 @@ def atomic_folder(path: str | os.PathLike, *, superseded: Sequence[str] = ()) ->
             _open_to_all(part)
             _replace_files(part, target, superseded)
     except OSError as error:
-        raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
+        reason = error.strerror or str(error)
+        raise type(error)(error.errno, reason, str(path)) from None
 
 
 def _open_to_all(folder: Path) -> None:
@@ -137,8 +138,10 @@ def _check_movable(part: Path, target: Path) -> None:
 def _check_removable(target: Path, superseded: Sequence[str]) -> None:
     """Raise an OSError for a file that cannot be removed, before anything is removed."""
     effective = os.access in os.supports_effective_ids
-    leaving = find_matching(list_entries(target)[0], superseded)
-    for folder in sorted({(target / name).parent for name in leaving}):
+    files, _ = list_entries(target)
+    leaving = find_matching(files, superseded)
+    folders = {(target / name).parent for name in leaving}
+    for folder in sorted(folders):
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
             what = f"the files of {folder.relative_to(target)} in it may not be taken away"
             raise PermissionError(errno.EACCES, what, str(target))
@@ -185,7 +188,9 @@ def _remove_empty(folder: Path, names: Iterable[str]) -> None:
 
 def has_files(path: Path) -> bool:
     """Return whether a path is a folder with entries that are no writer's temporary files."""
-    return path.is_dir() and not all(is_own(entry.name) for entry in path.iterdir())
+    if not path.is_dir():
+        return False
+    return not all(is_own(entry.name) for entry in path.iterdir())
 
 
 def check_new_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Path:

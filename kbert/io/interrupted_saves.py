@@ -73,9 +73,14 @@ def list_entries(folder: Path) -> tuple[list[str], list[str]]:
         if inner == Path("."):
             names_of_folders[:] = [name for name in names_of_folders if not is_own(name)]
             names_of_files = [name for name in names_of_files if not is_own(name)]
-        links = [name for name in names_of_folders if os.path.islink(Path(root, name))]
+        links: list[str] = []
+        inner_folders: list[str] = []
+        for name in names_of_folders:
+            is_link = os.path.islink(Path(root, name))
+            group = links if is_link else inner_folders
+            group.append(name)
         files += [(inner / name).as_posix() for name in (*names_of_files, *links)]
-        folders += [(inner / name).as_posix() for name in names_of_folders if name not in links]
+        folders += [(inner / name).as_posix() for name in inner_folders]
     return sorted(files), sorted(folders)
 
 
@@ -118,7 +123,8 @@ def find_link(folder: Path, files: Collection[str], folders: Collection[str]) ->
     """
     for name in sorted({*_list_parents(files), *folders}):
         path = folder / name
-        if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+        is_plain_folder = path.is_dir() and not path.is_symlink()
+        if os.path.lexists(path) and not is_plain_folder:
             return name
     return None
 
@@ -135,7 +141,8 @@ def _list_parents(files: Collection[str]) -> set[str]:
     """Return the folders above some files by their paths, but for the one that all are in."""
     parents: set[str] = set()
     for name in files:
-        parents.update(parent.as_posix() for parent in PurePath(name).parents)
+        paths = PurePath(name).parents
+        parents.update(parent.as_posix() for parent in paths)
     return parents - {"."}
 
 
@@ -158,7 +165,8 @@ def write_record(part: Path, folder: Path, superseded: Sequence[str]) -> Interru
         "replaced": old_stamps,
         "replaced_folders": sorted(_list_parents(leaving)),
     }
-    (part / RECORD).write_text(json.dumps(record), encoding="utf-8")
+    text = json.dumps(record)
+    (part / RECORD).write_text(text, encoding="utf-8")
     return InterruptedSave(part, folder, **record)
 
 
@@ -172,7 +180,8 @@ def find_interrupted(folder: Path) -> InterruptedSave | None:
         unfinished = _list_unfinished(folder)
         if not unfinished:
             return None
-        if time.monotonic() < until and any(_is_moving(new) for new in unfinished):
+        may_wait = time.monotonic() < until
+        if may_wait and any(_is_moving(new) for new in unfinished):
             time.sleep(0.01)
             continue
         if len(unfinished) > 1:
@@ -210,7 +219,10 @@ def is_unmoved(path: Path) -> bool:
         root, save = _find_save_of(path)
     except ValueError:  # somebody's; the path may also be a model's name
         return False
-    return save is not None and path.absolute().relative_to(root).as_posix() in save.files
+    if save is None:
+        return False
+    name = path.absolute().relative_to(root).as_posix()
+    return name in save.files
 
 
 def refuse_interrupted(folder: Path, what: str) -> None:
@@ -246,7 +258,10 @@ def _find_save_of(path: Path) -> tuple[Path, InterruptedSave | None]:
 
     with contextlib.suppress(ValueError):  # somebody's, and not of this folder
         save = find_interrupted(folder.parent)
-        if save is not None and any(name.startswith(f"{folder.name}/") for name in save.files):
+        if save is None:
+            return folder, None
+        prefix = f"{folder.name}/"
+        if any(name.startswith(prefix) for name in save.files):
             return folder.parent, save
     return folder, None
 
@@ -258,7 +273,8 @@ def _list_unfinished(folder: Path) -> list[Path]:
             names = sorted(os.listdir(folder))
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return []  # in the last case its files may be readable by their names
-        paths = [folder / name for name in names if is_own(name) and name.endswith(".new")]
+        own_names = [name for name in names if is_own(name)]
+        paths = [folder / name for name in own_names if name.endswith(".new")]
         with contextlib.suppress(FileNotFoundError):
             return [path for path in paths if _holds_files(path)]
         # a writer has just given the save its own name, or has ended: list again
@@ -289,9 +305,10 @@ def _read(path: Path, folder: Path) -> InterruptedSave:
         if path not in _list_unfinished(folder):
             raise FileNotFoundError(path)
         raise _refusal(path, "it has no record of its files")
-    if (path / RECORD).is_symlink() or not (path / RECORD).is_file():
+    record = path / RECORD
+    if record.is_symlink() or not record.is_file():
         raise _refusal(path, f"{RECORD} in it is no file")
-    save = InterruptedSave(path, folder, **js.read(path / RECORD, _SCHEMA))
+    save = InterruptedSave(path, folder, **js.read(record, _SCHEMA))
     problem = _find_problem(save)
     if problem is None:
         return save
@@ -317,7 +334,8 @@ def _find_problem(save: InterruptedSave) -> str | None:
 
 def _find_wrong_new(save: InterruptedSave, waiting: list[str], folders: list[str]) -> str | None:
     """Return what is wrong with the files that are not moved yet."""
-    unknown = sorted({*waiting, *folders} - {*save.files, *save.folders})
+    known = {*save.files, *save.folders}
+    unknown = sorted({*waiting, *folders} - known)
     if unknown:
         return f"{unknown[0]} in it is none of its files"
     for name in waiting:
@@ -342,8 +360,9 @@ def _find_wrong_old(save: InterruptedSave, waiting: list[str]) -> str | None:
 
 def _is_inside(path: str) -> bool:
     pure = PurePath(path)
-    is_relative = bool(pure.parts) and not pure.anchor and ".." not in pure.parts
-    return is_relative and not is_own(pure.parts[0])
+    if not pure.parts or pure.anchor or ".." in pure.parts:
+        return False
+    return not is_own(pure.parts[0])
 
 
 def _refusal(path: Path, why: str) -> ValueError:
@@ -359,8 +378,10 @@ def _link(save: InterruptedSave, view: Path) -> None:
     files, folders = list_entries(save.folder)
     leaving = {*save.replaced} - {*save.files}
     leaving_folders = {*save.replaced_folders} - {*save.folders}
-    sources = {name: save.folder / name for name in files if name not in leaving}
-    sources |= {name: save.path / name for name in list_entries(save.path)[0]}
+    staying = [name for name in files if name not in leaving]
+    waiting, _ = list_entries(save.path)
+    sources = {name: save.folder / name for name in staying}
+    sources |= {name: save.path / name for name in waiting}
 
     for name in (*folders, *save.folders):
         if name not in leaving_folders:

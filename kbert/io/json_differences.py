@@ -17,10 +17,13 @@ def iterate_differences(
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**old, **new}:
             inner = f"{name}.{key}" if name else key
-            yield from iterate_differences(old.get(key), new.get(key), inner, label)
+            before = old.get(key)
+            now = new.get(key)
+            yield from iterate_differences(before, now, inner, label)
     elif _are_objects(old) and _are_objects(new) and len(old) == len(new):
         for number, (before, now) in enumerate(zip(old, new, strict=True)):
-            yield from iterate_differences(before, now, f"{name}[{label(number, now)}]", label)
+            inner = f"{name}[{label(number, now)}]"
+            yield from iterate_differences(before, now, inner, label)
     elif old != new and (old == old or new == new):  # NaN is NaN
         yield name, old, new
 
@@ -34,7 +37,9 @@ def differences(old, new, name: str = "") -> list[str]:
 
 
 def _are_objects(value) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(entry, dict) for entry in value)
 
 
 def _abbreviate(value) -> str:

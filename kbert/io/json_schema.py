@@ -62,7 +62,9 @@ def number(least: float, most: float) -> Kind:
 
 def _is_within(types, least: float, most: float) -> Callable[[Any], bool]:
     def fits(value) -> bool:
-        return isinstance(value, types) and not isinstance(value, bool) and least <= value <= most
+        if not isinstance(value, types) or isinstance(value, bool):
+            return False
+        return least <= value <= most
 
     return fits
 
@@ -84,7 +86,11 @@ def is_one_of(value, values: Iterable) -> bool:
 def text_of(pattern: str, what: str) -> Kind:
     """Return a text that matches a regular expression as a whole; `what` is its name."""
     expression = re.compile(pattern)
-    return Kind(what, lambda value: isinstance(value, str) and bool(expression.fullmatch(value)))
+
+    def fits(value) -> bool:
+        return isinstance(value, str) and bool(expression.fullmatch(value))
+
+    return Kind(what, fits)
 
 
 def or_null(kind: Kind) -> Kind:
@@ -109,7 +115,8 @@ def either(*kinds: Kind) -> Kind:
         fitting = next(kind for kind in kinds if kind.fits(value))
         return fitting.entries(value)
 
-    return Kind(" or ".join(kind.what for kind in kinds), fits, entries)
+    what = " or ".join(kind.what for kind in kinds)
+    return Kind(what, fits, entries)
 
 
 def list_of(kind: Kind, what: str = "a list") -> Kind:
@@ -127,7 +134,9 @@ def mapping_of(kind: Kind, what: str = OBJECT.what, keys: str = "(?s:.*)") -> Ki
     pattern = re.compile(keys)
 
     def fits(value) -> bool:
-        return isinstance(value, dict) and all(pattern.fullmatch(key) for key in value)
+        if not isinstance(value, dict):
+            return False
+        return all(pattern.fullmatch(key) for key in value)
 
     def entries(value):
         for key, entry in value.items():
@@ -148,7 +157,9 @@ def fields(required: dict | None = None, optional: dict | None = None, closed=Fa
                 yield f".{key}", value.get(key, _NOTHING), kind
 
     def fits(value) -> bool:
-        return isinstance(value, dict) and not (closed and set(value) - set(known))
+        if not isinstance(value, dict):
+            return False
+        return not closed or set(value) <= set(known)
 
     return Kind(what, fits, entries)
 
@@ -221,9 +232,12 @@ def parse(
 
 def _describe_error(error: ValueError) -> str:
     """Return what json found instead of JSON, for the end of a message."""
-    if not isinstance(error, json.JSONDecodeError) or error.doc.strip()[:1] in ("{", "["):
+    if not isinstance(error, json.JSONDecodeError):
         return f": {error}"
-    begin = error.doc.strip()[:40].splitlines()
+    text = error.doc.strip()
+    if text[:1] in ("{", "["):
+        return f": {error}"
+    begin = text[:40].splitlines()
     return f" text that begins with {begin[0]!r}" if begin else " an empty file"
 
 
@@ -270,7 +284,8 @@ def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict:
     values = dict(pairs)
     if len(values) < len(pairs):
         counts = Counter(key for key, _ in pairs)
-        again = next(key for key, count in counts.items() if count > 1)
+        repeated = (key for key, count in counts.items() if count > 1)
+        again = next(repeated)
         raise ValueError(f"the key {short_repr(again)} stands twice")
     return values
 

@@ -84,7 +84,9 @@ def to_latex(
     code.append(r"\bottomrule")
     table = "\n".join(code)
 
-    columns = "".join(_align_column(lines, column) for column in range(len(header)))
+    columns = []
+    for column in range(len(header)):
+        columns.append(_align_column(lines, column))
     needed = f"\\usepackage{{{packages}}}"
     if needs_t1(table):
         needed += r" and \usepackage[T1]{fontenc}"
@@ -106,11 +108,16 @@ def _align_column(lines: Sequence[Sequence], column: int) -> str:
 
 
 def _is_number(cell: object) -> bool:
-    return isinstance(cell, int) or bool(re.fullmatch(r"[\d.,]+%?", str(cell)))
+    if isinstance(cell, int):
+        return True
+    return bool(re.fullmatch(r"[\d.,]+%?", str(cell)))
 
 
 def _row(cells: Sequence) -> str:
-    texts = (f"{cell:,}" if isinstance(cell, int) else escape_latex(cell) for cell in cells)
+    texts = []
+    for cell in cells:
+        text = f"{cell:,}" if isinstance(cell, int) else escape_latex(cell)
+        texts.append(text)
     row = " & ".join(texts).rstrip()
     # after the end of the row above, these would belong to it
     protected = "{}" if row.startswith(("[", "*")) else ""

@@ -11,12 +11,17 @@ _SLOT = re.compile(r"<!--([A-Z]+)-->")
 
 def fill_page(folder: Traversable, slots: Mapping[str, str]) -> str:
     """Return a folder's page.html; `slots` are the contents of <!--TITLE--> and the like."""
-    return _SLOT.sub(lambda slot: slots[slot[1]], read_files(folder, "page.html"))
+    page = read_files(folder, "page.html")
+    return _SLOT.sub(lambda slot: slots[slot[1]], page)
 
 
 def read_files(folder: Traversable, *names: str) -> str:
     """Return the text of files, one after the other."""
-    return "\n".join((folder / name).read_text(encoding="utf-8").rstrip() for name in names)
+    texts = []
+    for name in names:
+        text = (folder / name).read_text(encoding="utf-8")
+        texts.append(text.rstrip())
+    return "\n".join(texts)
 
 
 def to_script(value, separators: tuple[str, str] = (", ", ": ")) -> str:

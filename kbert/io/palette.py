@@ -80,7 +80,8 @@ def write_css() -> str:
     are light unless it says "dark". A class k-KIND sets --fill and --stroke.
     """
     classes = []
-    for kind, (fill, stroke) in {**KINDS, "encoder": BLOCK}.items():
+    kinds = {**KINDS, "encoder": BLOCK}
+    for kind, (fill, stroke) in kinds.items():
         variables = _write_variables({"fill": fill, "stroke": stroke})
         classes.append(f".k-{kind} {{ {variables} }}")
 

@@ -150,9 +150,11 @@ def _parse_branches(tokens: Iterator[re.Match]) -> _Part:
         if token["sign"] == "|":
             branches.append([])
         elif token["repeat"]:
-            branches[-1].append(_repeat(branches[-1].pop(), token["repeat"]))
+            last = branches[-1].pop()
+            branches[-1].append(_repeat(last, token["repeat"]))
         elif token["open"]:
-            branches[-1].append(_group(_parse_branches(tokens), token["open"]))
+            inner = _parse_branches(tokens)
+            branches[-1].append(_group(inner, token["open"]))
         else:
             branches[-1].append(_atom(token["atom"]))
     return _alternatives(branches)
@@ -184,7 +186,8 @@ def _group(part: _Part, opening: str) -> _Part:
         return part
 
     def look_ahead(subject: _Subject, starts: set[int]) -> set[int]:
-        return {start for start in starts if bool(part(subject, {start})) == (opening == "(?=")}
+        is_positive = opening == "(?="
+        return {start for start in starts if bool(part(subject, {start})) == is_positive}
 
     return look_ahead
 
@@ -204,7 +207,8 @@ def _atom(text: str) -> _Part:
 
 def _repeat(part: _Part, count: str) -> _Part:
     """Return the part of a repetition: `*`, `+`, `?` or `{least,most}`."""
-    numbers = {"*": "0,", "+": "1,", "?": "0,1"}.get(count, count.strip("{}"))
+    signs = {"*": "0,", "+": "1,", "?": "0,1"}
+    numbers = signs.get(count, count.strip("{}"))
     low, comma, high = numbers.partition(",")
     least = int(low or 0)
     most = int(high) if high else least

@@ -44,7 +44,11 @@ def _escape(match: re.Match) -> str:
     if match[1]:
         return match[0]
     pairs = match[0].encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{pairs[n]:02x}{pairs[n + 1]:02x}" for n in range(0, len(pairs), 2))
+    units = []
+    for index in range(0, len(pairs), 2):
+        high, low = pairs[index : index + 2]
+        units.append(f"\\u{high:02x}{low:02x}")
+    return "".join(units)
 
 
 @contextlib.contextmanager
@@ -85,4 +89,6 @@ def escape_record(record: logging.LogRecord) -> bool:
 def cut(text: str, width: int = 80) -> str:
     """Return a text as one line of at most that many characters."""
     text = line(" ".join(text.split("\n")))
-    return text if len(text) <= width else text[: width - 1] + "…"
+    if len(text) <= width:
+        return text
+    return text[: width - 1] + "…"

@@ -16,8 +16,9 @@ _RIGHT = ' style="text-align: right"'
 
 def read_package_table(package: str, name: str) -> list[list[str]]:
     """Return the cells of a table that a package has as a file, without the header."""
-    text = files(package).joinpath(name).read_text(encoding="utf-8")
-    return [line.split("\t") for line in text.splitlines()[1:]]
+    file = files(package).joinpath(name)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines[1:]]
 
 
 def to_csv(rows: Sequence, delimiter: str = ",") -> str:
@@ -34,7 +35,8 @@ def to_markdown(rows: Sequence, columns: Sequence[str] | None = None) -> str:
     """Return a table for GitHub; whole numbers are set right, with thousands separators."""
     records = [asdict(row) for row in rows]
     columns = columns or list(records[0])
-    numbers = [isinstance(records[0][column], int) for column in columns]
+    first = records[0]
+    numbers = [isinstance(first[column], int) for column in columns]
     rules = ["---:" if is_number else "---" for is_number in numbers]
     table = [list(columns), rules]
     for record in records:
@@ -50,8 +52,9 @@ def to_json(value) -> str:
 
     `printable` escapes as JSON does, so the value stays the same.
     """
-    text = json.dumps(as_json(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return printable.lines(text)
+    values = as_json(value)
+    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
+    return printable.lines(text + "\n")
 
 
 def _cell(value) -> str:

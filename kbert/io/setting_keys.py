@@ -53,7 +53,8 @@ def check_settings(file: str, values: dict, source: str) -> None:
         for key in row.key.split("."):
             value = value.get(key) if isinstance(value, dict) else None
         if not js.is_one_of(value, (None, *row.allowed)):
-            wanted, got = json.dumps(row.allowed[0]), js.short_repr(value)
+            wanted = json.dumps(row.allowed[0])
+            got = js.short_repr(value)
             raise ValueError(f"{source}: {row.key} must be {wanted}, got {got}. {row.why}")
 
 
@@ -65,7 +66,8 @@ def list_ignored_keys(folder: Path) -> tuple[str, ...]:
         path = folder / file
         values = js.read(path) if path.is_file() else None
         if isinstance(values, dict):
-            patterns = [row.key for row in setting_keys(name) if row.handling != "ignored"]
+            known = setting_keys(name)
+            patterns = [row.key for row in known if row.handling != "ignored"]
             keys = [key for key in values if not _matches_any(key, patterns)]
             if keys:
                 lines.append(f"{file}: {', '.join(keys)}")

@@ -44,7 +44,8 @@ _NUL_SHARE = 0.01  # of the first bytes; UTF-16 has a NUL in each blank and line
 
 def read_text(path: str | os.PathLike) -> bytes:
     """Return a file's text, in UTF-8 if it is valid, without a byte order mark."""
-    return convert_text(Path(path).read_bytes(), os.fspath(path))
+    data = Path(path).read_bytes()
+    return convert_text(data, os.fspath(path))
 
 
 def convert_text(data: bytes, name: str) -> bytes:
@@ -54,7 +55,8 @@ def convert_text(data: bytes, name: str) -> bytes:
     """
     with _unpack(io.BytesIO(data), name) as file:
         data = file.read()
-    encoding = next((encoding for mark, encoding in _WIDE if data.startswith(mark)), None)
+    encodings = [encoding for mark, encoding in _WIDE if data.startswith(mark)]
+    encoding = encodings[0] if encodings else None
     if encoding is not None:
         try:
             data = data.decode(encoding).encode()
@@ -85,7 +87,9 @@ def is_packed(path: Path) -> bool:
 
 def drop_ending(path: Path) -> Path:
     """Return a path without the ending of a compressed file: a.csv for a.csv.gz."""
-    return path.with_suffix("") if path.suffix.lower() in ENDINGS else path
+    if path.suffix.lower() in ENDINGS:
+        return path.with_suffix("")
+    return path
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ _BINARY = {f"{prefix}i": 2 ** (10 * power) for power, prefix in enumerate("kmgtp
 def duration(seconds: float) -> str:
     """Format a duration as 3d04h, 3h05m, 2m10s or 7s."""
     seconds = max(0, round(seconds))
-    for size, unit, inner, inner_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m")):
+    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"))
+    for size, unit, inner, inner_unit in units:
         if seconds >= size:
             return f"{seconds // size}{unit}{seconds % size // inner:02d}{inner_unit}"
     return f"{seconds // 60}m{seconds % 60:02d}s" if seconds >= 60 else f"{seconds}s"
@@ -18,7 +19,8 @@ def duration(seconds: float) -> str:
 
 def short(number: float) -> str:
     """Format a number as 1.23M, 45.6k or 789."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+    for size, unit in units:
         if number >= size:
             return f"{number / size:.3g}{unit}"
     return f"{number:.0f}"
@@ -31,7 +33,8 @@ def parse_amount(name: str, value: float | str, unit: str, least: float, example
     unit. A ValueError has the argument's name and an example.
     """
     pattern = rf"(\d+\.?\d*(?:e[+]?\d+)?)\s*([kmgtp]?i?)(?:{unit})?"
-    match = re.fullmatch(pattern, str(value).strip().lower().replace(",", ""))
+    text = str(value).strip().lower()
+    match = re.fullmatch(pattern, text.replace(",", ""))
     factor = (_PREFIXES | _BINARY).get(match[2]) if match else None
     number = float(match[1]) * factor if match and factor else 0.0
     if isinstance(value, bool) or not least <= number < math.inf:

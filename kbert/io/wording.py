@@ -55,7 +55,10 @@ def write_settings(**values) -> str:
     These are "--text-column 2 --no-header" where a command is running, else "text_column='2',
     no_header=True".
     """
-    chosen = {name: value for name, value in values.items() if value is not None}
+    chosen = {}
+    for name, value in values.items():
+        if value is not None:
+            chosen[name] = value
     if not _on_command_line[0]:
         return ", ".join(f"{name}={value!r}" for name, value in chosen.items())
 
@@ -70,7 +73,8 @@ def write_settings(**values) -> str:
 def first_few(texts: Sequence, most: int = 5, between: str = ", ") -> str:
     """Join the first of some texts, each on one line, and say how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return between.join(printable.line(text) for text in texts[:most]) + more
+    shown = [printable.line(text) for text in texts[:most]]
+    return between.join(shown) + more
 
 
 def data_of(source: str) -> str:
@@ -116,14 +120,17 @@ def hint(
     name, such as "--". `cutoff` is the minimum similarity by difflib, from 0 to 1; `beginnings`: a
     name that begins with the unknown one is closer than all others.
     """
-    by_lower = {text.lower(): text for text in reversed(list(known))}
+    by_lower = {}
+    for text in reversed(list(known)):
+        by_lower[text.lower()] = text
     lower = str(name).lower()
     for short, long in _SHORT.items():
         lower = re.sub(rf"(?<![a-z0-9]){short}$", long, lower)
 
     close = difflib.get_close_matches(lower, by_lower, n=1, cutoff=cutoff)
     if beginnings and len(lower) >= _SHORTEST_BEGINNING and lower not in by_lower:
-        close = [text for text in reversed(by_lower) if text.startswith(lower)] or close
+        longer = [text for text in reversed(by_lower) if text.startswith(lower)]
+        close = longer or close
     if lower.endswith("16") and lower not in by_lower:  # by letters, float16 is nearer to float32
         close = [text for text in by_lower if text.endswith(f"_{lower}")] or close
     meant = _MEANT.get(lower)
@@ -146,10 +153,14 @@ def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection
         entries = sorted(os.listdir(folder or "."))
     except OSError:
         return ""
-    known = [entry for entry in entries if fits(os.path.join(folder, entry))]
+    known = []
+    for entry in entries:
+        if fits(os.path.join(folder, entry)):
+            known.append(entry)
     known += () if folder else names
     known = [entry for entry in known if _have_similar_stems(name, entry)]
-    return hint(name, known, "", os.path.join(folder, ""), beginnings=True)
+    beginning = os.path.join(folder, "")
+    return hint(name, known, "", beginning, beginnings=True)
 
 
 def _have_similar_stems(name: str, other: str) -> bool:

@@ -77,7 +77,11 @@ class LoraAdapter:
         """Return the layers of a base's graph, whatever its head, that `saved` has weights of."""
         column = weight_names.column_of(config)
         templates = weight_names.TEMPLATES
-        return frozenset(row.layer for row in templates if row.names.get(column) in self.saved)
+        layers = set()
+        for row in templates:
+            if row.names.get(column) in self.saved:
+                layers.add(row.layer)
+        return frozenset(layers)
 
     def __repr__(self) -> str:
         ranks = set()
@@ -85,7 +89,8 @@ class LoraAdapter:
         for a, b, _ in self.pairs.values():
             ranks.add(a.shape[0])
             params += a.size + b.size
-        names = list(dict.fromkeys(name for _, name in self.pairs))
+        matrices = [name for _, name in self.pairs]
+        names = list(dict.fromkeys(matrices))
         return (
             f"LoraAdapter(rank {first_few(sorted(ranks))}, {', '.join(names)}, "
             f"{len(self.pairs)} matrices, {params:,} parameters)"
@@ -124,7 +129,8 @@ def add_to(model, spec: GraphSpec, adapter: LoraAdapter, source: str, base: str)
     """
     column = weight_names.column_of(spec.config)
     tied = CLASSES[spec.config.model_type].tied
-    entries = {entry.name: entry for entry in weight_names.entries_of(spec, column)}
+    listed = weight_names.entries_of(spec, column)
+    entries = {entry.name: entry for entry in listed}
     adapter = _tied(model, adapter, tied, entries, source)
     problems = _problems(spec, adapter, entries)
     if problems:
@@ -172,14 +178,18 @@ def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source)
             continue
         original = adapter.saved.get(name)
         if original is None and name in entries:
-            (original,) = transfer.arrays_of(model, [entries[name]]).values()
+            arrays = transfer.arrays_of(model, [entries[name]])
+            (original,) = arrays.values()
         trained = adapter.saved[copy]
         if original is None or not np.array_equal(original, trained):
             raise ValueError(
                 f"{source} must have {copy} equal to {name}, to which it is tied in the "
                 "graph, got others: train it with the head left out of modules_to_save"
             )
-    saved = {name: array for name, array in adapter.saved.items() if name not in tied}
+    saved = {}
+    for name, array in adapter.saved.items():
+        if name not in tied:
+            saved[name] = array
     return dataclasses.replace(adapter, saved=saved)
 
 

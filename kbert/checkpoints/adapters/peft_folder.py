@@ -184,10 +184,14 @@ def _copy_tied(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
         if module in modules:
             copies[copy] = name
 
-    entries = weight_names.entries_of(bert.spec, weight_names.column_of(bert.config))
+    column = weight_names.column_of(bert.config)
+    entries = weight_names.entries_of(bert.spec, column)
     originals = [entry for entry in entries if entry.name in copies.values()]
     arrays = transfer.arrays_of(bert.model, originals)
-    return {_PREFIX + copy: arrays[name] for copy, name in copies.items()}
+    tensors = {}
+    for copy, name in copies.items():
+        tensors[_PREFIX + copy] = arrays[name]
+    return tensors
 
 
 def _list_saved_modules(adapter: LoraAdapter) -> list[str]:
@@ -240,7 +244,11 @@ def _config(bert, adapter: LoraAdapter) -> dict:
 
 def _list_exceptions(values: Mapping[str, float], general: float) -> dict[str, float]:
     """Return the values by module that are not the general one."""
-    return {module: value for module, value in values.items() if value != general}
+    exceptions = {}
+    for module, value in values.items():
+        if value != general:
+            exceptions[module] = value
+    return exceptions
 
 
 def _sort_tensors(tensors: list[Tensor], file: Path) -> tuple[_Halves, dict[str, np.ndarray]]:
@@ -293,7 +301,8 @@ def _pairs(halves: _Halves, config: dict, file: Path) -> dict[MatrixKey, Pair]:
 
         rank = a.shape[0]
         divisor = rank**0.5 if config.get("use_rslora") else rank
-        pairs[module.block, module.matrix] = Pair(a, b, alphas[module] / divisor)
+        scale = alphas[module] / divisor
+        pairs[module.block, module.matrix] = Pair(a, b, scale)
     return pairs
 
 
@@ -321,7 +330,10 @@ def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
     PEFT has no task for multiple choice, a head with a classifier's layers: the class that it
     names, or else the base's head, tells them apart.
     """
-    heads = {head.peft: name for name, head in HEADS.items() if head.peft}
+    heads = {}
+    for head_name, known_head in HEADS.items():
+        if known_head.peft:
+            heads[known_head.peft] = head_name
     task = config.get("task_type") or ""
     head = heads.get(task) or _find_head(saved, heads.values())
     if head is None:
@@ -329,8 +341,11 @@ def _head(config: dict, saved: dict, base_head: str | None) -> str | None:
 
     by_class: dict[str, str] = {}
     for classes in classes_by_column().values():
-        by_class |= {name: class_head for name, (class_head, _) in classes.named.items()}
-    base_class = (config.get("auto_mapping") or {}).get("base_model_class") or ""
+        for class_name, (class_head, _) in classes.named.items():
+            by_class[class_name] = class_head
+
+    auto_mapping = config.get("auto_mapping") or {}
+    base_class = auto_mapping.get("base_model_class") or ""
     count = weight_names.find_num_labels(saved, *classes_by_column())
     for name in (by_class.get(base_class), base_head):
         if not name:
@@ -346,7 +361,8 @@ def _find_head(saved: dict, heads: Iterable[str]) -> str | None:
     """Return the first of the heads that has a layer of which there are saved weights."""
     layers = set()
     for row in weight_names.TEMPLATES:
-        if not saved.keys().isdisjoint(row.names.values()):
+        names = row.names.values()
+        if not saved.keys().isdisjoint(names):
             layers.add(row.layer)
     for name in heads:
         if not layers.isdisjoint(HEADS[name].layers):
@@ -400,7 +416,8 @@ def _list_targets(column: str, adapter: LoraAdapter, blocks: int) -> list[str]:
     """Return PEFT's target_modules: endings of names, which stand for all blocks, else names."""
     modules = _list_modules(column)
     matrices = dict.fromkeys(name for _, name in adapter.pairs)
-    endings = [modules[name].partition(".{i}.")[2] for name in matrices]
+    paths = [modules[name] for name in matrices]
+    endings = [path.partition(".{i}.")[2] for path in paths]
     # BERT's ending "output.dense" stands for two matrices.
     is_unclear = "output.dense" in endings and "attention.output.dense" not in endings
     has_all_blocks = len(adapter.pairs) >= len(endings) * blocks

@@ -46,7 +46,8 @@ def package_of(path: Path) -> str:
     """Return the package that registered the class of a .keras file's model; "" where none did."""
     with contextlib.suppress(ValueError, OSError), KerasArchive(path) as archive:
         name = archive.json(_CONFIG, js.OBJECT).get("registered_name")
-        return name.partition(">")[0] if isinstance(name, str) and ">" in name else ""
+        if isinstance(name, str) and ">" in name:
+            return name.partition(">")[0]
     return ""
 
 
@@ -60,7 +61,8 @@ class KerasArchive:
                 self._zip = stack.enter_context(zipfile.ZipFile(path))
             for name in (_CONFIG, _WEIGHTS):
                 if name not in self:
-                    members = ", ".join(self._zip.namelist()[:5]) or "none"
+                    first_members = self._zip.namelist()[:5]
+                    members = ", ".join(first_members) or "none"
                     raise ValueError(f"{path} must be a .keras file with {name}, got {members}")
 
             info = self._zip.getinfo(_WEIGHTS)
@@ -94,10 +96,11 @@ class KerasArchive:
     def tensors(self) -> dict[str, Tensor]:
         """Return every variable by its path in the HDF5 file, unread."""
         tensors = hdf5.list_tensors(self.path, self._weights, _FORM)
-        return {
-            path: dataclasses.replace(tensor, read=partial(self._read, tensor))
-            for path, tensor in tensors.items()
-        }
+        with_check = {}
+        for path, tensor in tensors.items():
+            read = partial(self._read, tensor)
+            with_check[path] = dataclasses.replace(tensor, read=read)
+        return with_check
 
     def find_key(self, path: str) -> tuple[str, str, str] | None:
         """Return a variable's layer, sublayer ("": none) and number; None: it is an optimizer's."""
@@ -127,9 +130,11 @@ class KerasArchive:
         file: IO[bytes] | _Part
         if info.compress_type == zipfile.ZIP_STORED:
             raw = self._stack.enter_context(self.path.open("rb"))
-            file = _Part(raw, self._start(raw, info), info.file_size)
+            start = self._start(raw, info)
+            file = _Part(raw, start, info.file_size)
         else:
-            bounds.check_unpacked(self.path, info.filename, info.compress_size, info.file_size)
+            packed = info.compress_size
+            bounds.check_unpacked(self.path, info.filename, packed, info.file_size)
             file = tempfile.TemporaryFile(prefix="kbert-")  # noqa: SIM115
             self._stack.callback(file.close)
             with damage_in_one_line(self.path, _FORM), self._zip.open(info) as member:
@@ -144,7 +149,8 @@ class KerasArchive:
         header = raw.read(30)
         if len(header) < 30 or header[:4] != b"PK\3\4":
             raise ValueError(f"{self.path} {_WHOLE}: no header of {info.filename}")
-        return info.header_offset + 30 + sum(struct.unpack("<HH", header[26:]))
+        lengths = struct.unpack("<HH", header[26:])
+        return info.header_offset + 30 + sum(lengths)
 
 
 class _Part(io.RawIOBase):
@@ -157,7 +163,11 @@ class _Part(io.RawIOBase):
         self._position = 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}
+        bases = {
+            os.SEEK_SET: 0,
+            os.SEEK_CUR: self._position,
+            os.SEEK_END: self._size,
+        }
         self._position = bases[whence] + offset
         return self._position
 

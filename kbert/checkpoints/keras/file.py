@@ -77,7 +77,8 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     """
     with contextlib.ExitStack() as stack:
         if path.suffix != ".keras":
-            yield _read_h5_file(path, stack.enter_context(hdf5.open_file(path)), config)
+            file = stack.enter_context(hdf5.open_file(path))
+            yield _read_h5_file(path, file, config)
             return
 
         archive = stack.enter_context(KerasArchive(path))
@@ -179,7 +180,8 @@ def write(bert, path: str | os.PathLike) -> None:
         whole = folder / "bert.keras"
         bert.model.save(whole)
         with zipfile.ZipFile(whole, "a", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(_OWN, json.dumps(settings, indent=2) + "\n")
+            text = json.dumps(settings, indent=2)
+            archive.writestr(_OWN, text + "\n")
             if bert.sentence is not None and bert.sentence.dense:
                 from safetensors.numpy import save
 

@@ -102,7 +102,8 @@ def is_checkpoint(path: Path) -> bool:
     """Return whether a folder has a preset's files, or a .keras file is KerasHub's."""
     if path.suffix == ".keras" and path.is_file():
         return package_of(path) in _PACKAGES
-    has_weights = any((path / name).is_file() for name in (WEIGHTS, INDEX))
+    paths = (path / WEIGHTS, path / INDEX)
+    has_weights = any(file.is_file() for file in paths)
     return has_weights and (path / "config.json").is_file()
 
 
@@ -132,7 +133,10 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         if task != BACKBONE:
             tensors |= name_tensors(of_task, config, of_task=True)
 
-        left_out = [name for name in tensors if not OF_TRAINING.isdisjoint(name.split("/"))]
+        left_out = []
+        for name in tensors:
+            if not OF_TRAINING.isdisjoint(name.split("/")):
+                left_out.append(name)
         for name in left_out:
             del tensors[name]
         yield dataclasses.replace(
@@ -163,7 +167,9 @@ def open_backbone(backbone) -> Iterator[Checkpoint]:
         for variable in backbone.weights:
             path = name_within(variable.path)
             read = partial(keras.ops.convert_to_numpy, variable)
-            tensors[path] = Tensor(path, tuple(variable.shape), str(variable.dtype), read)
+            shape = tuple(variable.shape)
+            dtype = str(variable.dtype)
+            tensors[path] = Tensor(path, shape, dtype, read)
         yield dataclasses.replace(checkpoint, tensors=tensors)
 
 
@@ -202,19 +208,23 @@ def _unpack(archive: KerasArchive, folder: Path) -> None:
     if root["class_name"] != BACKBONE and "backbone" in root["config"]:
         source = f"{archive.path}: config.json"
         backbone = js.check(root, _WITH_BACKBONE, source)["config"]["backbone"]
-        (folder / "task.json").write_text(json.dumps(root), encoding="utf-8")
+        text = json.dumps(root)
+        (folder / "task.json").write_text(text, encoding="utf-8")
 
         preprocessor = root["config"].get("preprocessor")
         if preprocessor is not None and _IN_KERAS_FILE in archive:
             tokenizer = js.check(preprocessor, _WITH_TOKENIZER, source)["config"]["tokenizer"]
-            (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+            text = json.dumps(tokenizer)
+            (folder / "tokenizer.json").write_text(text, encoding="utf-8")
             (folder / VOCABULARY).parent.mkdir(parents=True)
             (folder / VOCABULARY).write_bytes(archive.text(_IN_KERAS_FILE))
-    (folder / "config.json").write_text(json.dumps(backbone), encoding="utf-8")
+    text = json.dumps(backbone)
+    (folder / "config.json").write_text(text, encoding="utf-8")
 
 
 def _write_object(file: Path, name: str, config: dict) -> None:
-    file.write_text(json.dumps({"class_name": name, "config": config}), encoding="utf-8")
+    text = json.dumps({"class_name": name, "config": config})
+    file.write_text(text, encoding="utf-8")
 
 
 def _read_folder(
@@ -329,7 +339,10 @@ def _make_spec(config: BertConfig, task: str, settings: dict, source: str) -> Gr
 def _refuse_unknown(arguments: dict, known: Collection[str], file: Path) -> None:
     """Raise a ValueError for an argument that kbert does not know: it may change the numbers."""
     known = (*known, *_OF_EVERY_LAYER)
-    unknown = [key for key, value in arguments.items() if value is not None and key not in known]
+    unknown = []
+    for key, value in arguments.items():
+        if value is not None and key not in known:
+            unknown.append(key)
     if unknown:
         raise ValueError(
             f"{file}: kbert knows the arguments {', '.join(known)}, got {', '.join(unknown)}"
@@ -338,11 +351,13 @@ def _refuse_unknown(arguments: dict, known: Collection[str], file: Path) -> None
 
 def _read_preprocessors(folder: Path, of_task: dict | None) -> dict[str, dict]:
     """Return the arguments of the task's preprocessor, then of the folder's, by their file."""
-    arguments = {"task.json": (of_task or {}).get("config") or {}}
+    task = of_task or {}
+    arguments = {"task.json": task.get("config") or {}}
     file = folder / "preprocessor.json"
     if file.is_file():
         _, settings = _read_object(file)
-        arguments[file.name] = js.check(settings, PREPROCESSOR, str(file), "config")
+        checked = js.check(settings, PREPROCESSOR, str(file), "config")
+        arguments[file.name] = checked
     return arguments
 
 

@@ -63,7 +63,8 @@ def path_of(name: str) -> str:
     else:
         group = f"transformer_encoder_{number}"
     inner = [_OF_ATTENTION.get(part, f"_{part}") for part in inner]
-    return "/".join(["layers", group, *inner, "vars", _NUMBERS[variable]])
+    levels = ["layers", group, *inner, "vars", _NUMBERS[variable]]
+    return "/".join(levels)
 
 
 def name_within(path: str) -> str:
@@ -81,15 +82,25 @@ def name_tensors(
     """Return the backbone's tensors, or the task's, by name; those without one by their path."""
     parts = [part for part in weight_names.PARTS if (part in TASK_GROUPS) == of_task]
     entries = weight_names.entries(parts, config, "keras_hub")
-    names = {_normal(path_of(entry.name)): entry.name for entry in entries}
+    names = {}
+    for entry in entries:
+        path = path_of(entry.name)
+        names[_normal(path)] = entry.name
 
     paths = {path: path for path in tensors}
-    within = {path: _BACKBONE.sub("", path) for path in tensors if _BACKBONE.match(path)}
+    within = {}
+    for path in tensors:
+        if _BACKBONE.match(path):
+            within[path] = _BACKBONE.sub("", path)
     if within and of_task:  # a task's .keras has both
         paths = {path: path for path in tensors if path not in within}
     elif within:
         paths = within
-    return {names.get(_normal(inner), inner): tensors[path] for path, inner in paths.items()}
+    named = {}
+    for path, inner in paths.items():
+        name = names.get(_normal(inner), inner)
+        named[name] = tensors[path]
+    return named
 
 
 def write_weights(
@@ -107,7 +118,8 @@ def write_weights(
         for name, array in arrays.items():
             path = path_of(name)
             handle[path] = array
-            handle[path].parent.attrs["name"] = name.split("/")[-2]
+            group = handle[path].parent
+            group.attrs["name"] = name.split("/")[-2]
         if compiled:  # Keras's Adam as KerasHub's tasks begin with it: steps done, learning rate
             group = handle.create_group("optimizer/vars")
             group.attrs["name"] = "adam"
@@ -125,7 +137,8 @@ def find_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     names: list[str] = []
-    for shards in js.read(folder / INDEX, _INDEX)["weight_map"].values():
+    weight_map = js.read(folder / INDEX, _INDEX)["weight_map"]
+    for shards in weight_map.values():
         names += shards if isinstance(shards, list) else [shards]
     return list_shards(folder / INDEX, sorted(names))
 
@@ -138,7 +151,8 @@ def list_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if WEIGHTS not in used:
         used.append(INDEX)
     weights = sorted(file.name for file in folder.glob("*.weights.*"))
-    return tuple(used), tuple(name for name in weights if name not in used)
+    unused = [name for name in weights if name not in used]
+    return tuple(used), tuple(unused)
 
 
 def _normal(path: str) -> str:

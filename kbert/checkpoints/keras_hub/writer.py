@@ -77,7 +77,8 @@ def to_keras_nlp(bert: Bert) -> "keras.Model":
         write(bert, preset)
         import keras_nlp
 
-        kind = getattr(keras_nlp.models, HEADS[bert.head].keras_hub[0])
+        class_name = HEADS[bert.head].keras_hub[0]
+        kind = getattr(keras_nlp.models, class_name)
         return kind.from_preset(os.fspath(preset))
 
 
@@ -122,8 +123,10 @@ def _warn(bert, task: str, path: Path) -> None:
     if differences:
         what = "; ".join(differences)
         _logger.warning("%s: outputs differ in KerasHub, which computes %s", path, what)
-    held = [layer.name for layer in bert.model.layers if layer.name != names.NSP]
-    writing.warn_of_losses(bert, path, "format keras_hub", _list_losses(bert, task), held)
+    layers = [layer.name for layer in bert.model.layers]
+    held = [layer for layer in layers if layer != names.NSP]
+    losses = _list_losses(bert, task)
+    writing.warn_of_losses(bert, path, "format keras_hub", losses, held)
 
 
 def _choose_task(bert) -> str:
@@ -181,7 +184,9 @@ def _make_objects(bert, task: str, path: Path) -> dict[str, dict]:
 
     config = bert.config
     encoder = GraphSpec(config, "encoder")
-    sizes = {theirs: getattr(config, ours) for theirs, ours in SIZES.items()}
+    sizes = {}
+    for argument, key in SIZES.items():
+        sizes[argument] = getattr(config, key)
     backbone = _make_layer(BACKBONE, "float32", **sizes, dropout=config.hidden_dropout_prob)
     metadata = {
         "keras_version": keras.version(),
@@ -274,7 +279,8 @@ def _read_arrays(bert, of_task: bool) -> dict[str, np.ndarray]:
     """Return the weights of the backbone, or of the task around it, by their paths."""
     every = weight_names.parts_of(bert.head, bert.config)
     parts = [part for part in every if (part in TASK_GROUPS) == of_task]
-    entries = weight_names.entries(parts, bert.config, "keras_hub", bert.spec.num_labels)
+    num_labels = bert.spec.num_labels
+    entries = weight_names.entries(parts, bert.config, "keras_hub", num_labels)
     return transfer.arrays_of(bert.model, entries)
 
 
@@ -308,5 +314,7 @@ def _list_losses(bert, task: str) -> list[str]:
     if task == _CLASSIFIER:
         stored["classifier_dropout"] = config.classifier_dropout
     values = config.to_dict()
-    losses += [f"{key}={values[key]}" for key, value in stored.items() if values[key] != value]
+    for key, value in stored.items():
+        if values[key] != value:
+            losses.append(f"{key}={values[key]}")
     return losses

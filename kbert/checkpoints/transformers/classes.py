@@ -42,10 +42,15 @@ def _make_classes(name: str, model_type: str, prefix: str, column: str) -> Class
             if groups is None:
                 groups = whole
             if set(groups) <= set(whole):
-                named[name + ending] = (head.name, (*BODY, *groups))
+                class_groups = (*BODY, *groups)
+                named[name + ending] = (head.name, class_groups)
 
-    rows = [row for row in TEMPLATES if row.part not in (*BODY, "pooler") and column in row.names]
-    beginnings = [row.names[column].split(".")[0] + "." for row in rows]
+    without_prefix = (*BODY, "pooler")
+    beginnings = []
+    for row in TEMPLATES:
+        if row.part not in without_prefix and column in row.names:
+            first, *_ = row.names[column].split(".")
+            beginnings.append(f"{first}.")
     heads = tuple(dict.fromkeys(beginnings))
     tokenizer = "DistilBertTokenizer" if column == "distilbert" else "BertTokenizer"
     return Classes(prefix, named, _TIED[column], heads, tokenizer, bare=f"{name}Model")

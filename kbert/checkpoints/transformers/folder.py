@@ -59,7 +59,9 @@ def is_checkpoint(path: Path) -> bool:
     if not path.is_dir() or not has_weights:
         return False
     with contextlib.suppress(ValueError):
-        return files.config is not None and "class_name" not in js.read(files.config, js.OBJECT)
+        if files.config is None:
+            return False
+        return "class_name" not in js.read(files.config, js.OBJECT)
     return True  # what is wrong with it is said when it is opened
 
 
@@ -182,7 +184,9 @@ def read_head(path: Path) -> str | None:
 
 def _settings(files: layout.Layout) -> dict:
     """Return the content of the configuration's file; empty without one."""
-    return {} if files.config is None else js.read(files.config, _CONFIG)
+    if files.config is None:
+        return {}
+    return js.read(files.config, _CONFIG)
 
 
 def write(
@@ -201,9 +205,12 @@ def write(
 
     classes = CLASSES[bert.config.model_type]
     groups = classes.named[name][1]
-    arrays = _list_arrays(bert, groups, prefix="" if name == classes.bare else classes.prefix)
-    layers = [row.layer for row in weight_names.templates_of(groups, bert.config)]
-    writing.warn_of_losses(bert, path, name, _list_losses(bert, groups), layers)
+    prefix = "" if name == classes.bare else classes.prefix
+    arrays = _list_arrays(bert, groups, prefix)
+    templates = weight_names.templates_of(groups, bert.config)
+    layers = [row.layer for row in templates]
+    losses = _list_losses(bert, groups)
+    writing.warn_of_losses(bert, path, name, losses, layers)
     values = _make_config(bert, name, layers)
 
     with writing.replace_folder(path) as folder:
@@ -237,10 +244,12 @@ def _list_arrays(bert, groups: Collection[str], prefix: str) -> dict[str, np.nda
     """Return the weights by transformers' names, the encoder's with their prefix."""
     heads = CLASSES[bert.config.model_type].heads
     column = weight_names.column_of(bert.config)
-    entries = weight_names.entries(groups, bert.config, column, bert.spec.num_labels)
+    num_labels = bert.spec.num_labels
+    entries = weight_names.entries(groups, bert.config, column, num_labels)
 
     arrays = {}
-    for name, array in transfer.arrays_of(bert.model, entries).items():
+    values = transfer.arrays_of(bert.model, entries)
+    for name, array in values.items():
         is_of_head = name.startswith(heads)
         arrays[name if is_of_head else prefix + name] = array
     return arrays
@@ -267,19 +276,26 @@ def _make_config(bert, architecture: str, held: Collection[str]) -> dict:
         "sentence_transformers": {"activation_fn": activation} if activation else None,
     }
     if bert.spec.has_labels:
-        labels = bert.labels or [f"LABEL_{label}" for label in range(bert.spec.num_labels)]
+        indices = range(bert.spec.num_labels)
+        labels = bert.labels or [f"LABEL_{index}" for index in indices]
         optional["id2label"] = {str(index): label for index, label in enumerate(labels)}
         optional["label2id"] = {label: index for index, label in enumerate(labels)}
 
     values = bert.config.to_transformers_dict()
     values |= {"architectures": [architecture], "dtype": "float32"}
-    return values | {key: value for key, value in optional.items() if value is not None}
+    for key, value in optional.items():
+        if value is not None:
+            values[key] = value
+    return values
 
 
 def class_to_write(bert, architecture: str | None) -> str:
     """Return the transformers class of a model: the requested, its own, or its whole head's."""
     classes = CLASSES[bert.config.model_type]
-    fitting = [name for name, (head, _) in classes.named.items() if head == bert.head]
+    fitting = []
+    for name, (head, _) in classes.named.items():
+        if head == bert.head:
+            fitting.append(name)
     if not fitting:
         raise ValueError(
             f"format transformers stores heads of its classes, got {bert.head}, which has none: "
@@ -304,7 +320,10 @@ def _architecture(values: dict, file: Path | None, classes: Classes) -> str | No
             f"{file}: architectures must name a class of {family.upper()}, one of "
             f"{', '.join(classes.named)}, got {', '.join(names)}"
         )
-    return next((name for name in names if name in classes.named), None)
+    for name in names:
+        if name in classes.named:
+            return name
+    return None
 
 
 def _problem_type(values: dict, file: Path | None) -> str | None:
@@ -333,7 +352,8 @@ def _new_labels(values: dict) -> tuple[str, ...] | None:
     """Return the labels that transformers gives a newly initialized head; None: its own two."""
     names = values.get("id2label") or {}
     count = values.get("num_labels") or values.get("_num_labels") or 0
-    if not names and js.matches(count, js.whole(1, _MOST_LABELS)):
+    allowed_counts = js.whole(1, _MOST_LABELS)
+    if not names and js.matches(count, allowed_counts):
         return tuple(f"LABEL_{index}" for index in range(count))
     if not js.matches(names, _LABELS):
         return None

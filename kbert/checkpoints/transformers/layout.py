@@ -47,8 +47,11 @@ def is_keras_2_file(path: Path) -> bool:
 
 def find_layout(path: Path) -> Layout:
     """Return the files of a checkpoint at a folder, or at a file of weights."""
-    folder = transformer_folder(path) if path.is_dir() else path.parent
-    return Layout(folder, None if path.is_dir() else path, find_config(folder))
+    if not path.is_dir():
+        folder = path.parent
+        return Layout(folder, path, find_config(folder))
+    folder = transformer_folder(path)
+    return Layout(folder, None, find_config(folder))
 
 
 def read_config(layout: Layout) -> BertConfig:
@@ -105,7 +108,8 @@ def _read_stored(files: Layout) -> tuple[list[Tensor], list[str], list[str]]:
         return read_file(files.weights), [], []
 
     stored, left_out = tf_weights.tensors_within(files.weights)
-    layers = dict.fromkeys(name.split("/")[0] for name in left_out)
+    levels = [name.split("/") for name in left_out]
+    layers = dict.fromkeys(first for first, *_ in levels)
     if not layers:
         return stored, left_out, []
     note = f"layers of the Keras model around BERT are left out: {', '.join(layers)}"
@@ -123,7 +127,8 @@ def _remove_copies(tensors: dict[str, Tensor], tied: Mapping[str, str], path: Pa
         if original not in tensors:
             tensors[original] = tensor
             continue
-        if not np.array_equal(tensor.read(), tensors[original].read(), equal_nan=True):
+        original_array = tensors[original].read()
+        if not np.array_equal(tensor.read(), original_array, equal_nan=True):
             raise ValueError(
                 f"{path}: {copy} must equal {original}, to which BERT ties it, got others"
             )
@@ -145,11 +150,14 @@ def unwrap_names(names: Sequence[str], prefix: str, source: Path) -> tuple[list[
         plain.append(".".join(inner))
 
     tables = [name for name in plain if f".{name}".endswith(f".{_TOKEN_TABLE}")]
-    beginnings = list(dict.fromkeys(name.removesuffix(_TOKEN_TABLE) for name in tables))
+    beginnings = [name.removesuffix(_TOKEN_TABLE) for name in tables]
+    beginnings = list(dict.fromkeys(beginnings))
     has_plain_model = "" in beginnings or prefix in beginnings
     if len(beginnings) > 1 and not has_plain_model:
         raise ValueError(f"{source} must hold one model, got several: {', '.join(beginnings)}")
-    wrapper = beginnings[0].removesuffix(prefix) if len(beginnings) == 1 else ""
+    wrapper = ""
+    if len(beginnings) == 1:
+        wrapper = beginnings[0].removesuffix(prefix)
 
     stripped = []
     for name in plain:

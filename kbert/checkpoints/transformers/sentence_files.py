@@ -120,8 +120,10 @@ def transformer_folder(root: Path) -> Path:
         path = js.read(root / _MODULES, _LISTED)[0]["path"]
     except (ValueError, IndexError):  # said where the settings are read
         return root
-    is_inside = Path(path).name == path and (root / path / "config.json").is_file()
-    return root / path if is_inside else root
+    if Path(path).name != path:
+        return root
+    folder = root / path
+    return folder if (folder / "config.json").is_file() else root
 
 
 def read_sentence_settings(
@@ -146,7 +148,8 @@ def read_cross_encoder(root: Path, values: dict) -> CrossEncoderSettings | None:
     activation = settings.get("activation_fn", values.get("sbert_ce_default_activation_function"))
 
     prompt = ""
-    if (root / _MODULES).is_file() and (root / _SETTINGS).is_file():
+    has_modules = (root / _MODULES).is_file()
+    if has_modules and (root / _SETTINGS).is_file():
         saved = js.read(root / _SETTINGS, _PROMPTS)
         if saved.get("model_type") == "CrossEncoder":
             activation = saved.get("activation_fn") or activation
@@ -169,7 +172,9 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
     _check_order(names, root / _MODULES)
     normalizes = names[-1] == "Normalize"
     if normalizes:
-        _read_optional(root / modules[-1][1] / "config.json", js.OBJECT, "2_Normalize/config.json")
+        _, folder_name = modules[-1]
+        file = root / folder_name / "config.json"
+        _read_optional(file, js.OBJECT, "2_Normalize/config.json")
 
     transformer = _read_transformer(folder)
     poolings, include_prompt = _read_pooling(root / modules[1][1] / "config.json")
@@ -196,7 +201,8 @@ def _read_settings(root: Path, folder: Path, config: BertConfig) -> SentenceSett
 
 def _check_order(modules: list[str], file: Path) -> None:
     """Raise a ValueError for modules that kbert does not compute, or in another order."""
-    expected = ["Transformer", "Pooling", *["Dense"] * modules[2:].count("Dense")]
+    dense_count = modules[2:].count("Dense")
+    expected = ["Transformer", "Pooling"] + ["Dense"] * dense_count
     if modules not in (expected, [*expected, "Normalize"]):
         raise ValueError(
             f"{file}: modules must be Transformer, Pooling, then any Dense, then "
@@ -245,7 +251,8 @@ def _read_optional(file: Path, kind: js.Kind, listed_as: str | None = None) -> d
 def _read_transformer(folder: Path) -> dict:
     """Return the Transformer's settings; a ValueError for one that kbert does not compute."""
     files = [folder / f"sentence_{kind}_config.json" for kind in _KINDS]
-    file = next((file for file in files if file.is_file()), files[0])
+    present = (file for file in files if file.is_file())
+    file = next(present, files[0])
     values = _read_optional(file, _TRANSFORMER)
     for key in _ARGUMENTS:
         arguments = values.get(key)
@@ -270,7 +277,8 @@ def _read_pooling(file: Path) -> tuple[tuple[str, ...], bool]:
     if isinstance(modes, str):
         return (modes,), include_prompt
     if modes is None:  # none is the mean, as in sentence-transformers
-        modes = [mode for key, mode in _MODES.items() if values.get(key)] or ["mean"]
+        modes = [mode for key, mode in _MODES.items() if values.get(key)]
+        modes = modes or ["mean"]
     return tuple(modes), include_prompt
 
 
@@ -304,7 +312,10 @@ def _read_dense(folder: Path, width: int) -> SentenceDense:
             f"{inputs} numbers"
         )
 
-    arrays = {tensor.name: np.asarray(tensor.read(), "float32") for tensor in tensors}
+    arrays = {}
+    for tensor in tensors:
+        numbers = tensor.read()
+        arrays[tensor.name] = np.asarray(numbers, "float32")
     kernel = arrays["linear.weight"].T.copy()
     return SentenceDense(kernel, arrays.get("linear.bias"), activation)
 
@@ -325,8 +336,11 @@ def write_sentence_settings(settings: SentenceSettings, config: BertConfig, fold
             known = ", ".join(_MODES.values())
             raise ValueError(f"sentence-transformers pools by one of {known}, got {pooling}")
 
-    dense = {f"{number}_Dense": layer for number, layer in enumerate(settings.dense, 2)}
-    modules = {"": "Transformer", "1_Pooling": "Pooling"} | dict.fromkeys(dense, "Dense")
+    dense = {}
+    for number, layer in enumerate(settings.dense, 2):
+        dense[f"{number}_Dense"] = layer
+    modules = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules |= dict.fromkeys(dense, "Dense")
     if settings.normalize:
         modules[f"{len(modules)}_Normalize"] = "Normalize"
 
@@ -360,7 +374,8 @@ def _module_list(modules: Mapping[str, str]) -> list[dict]:
     for path, name in modules.items():
         index = len(entries)
         kind = f"sentence_transformers.models.{name}"
-        entries.append({"idx": index, "name": str(index), "path": path, "type": kind})
+        entry = {"idx": index, "name": str(index), "path": path, "type": kind}
+        entries.append(entry)
     return entries
 
 

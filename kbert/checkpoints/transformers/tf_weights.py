@@ -33,7 +33,8 @@ def tensors_of(file: Path) -> list[Tensor]:
         same = by_name.setdefault(torch_name(tensor.name), tensor)
         if same is tensor:
             continue
-        if not np.array_equal(same.read(), tensor.read(), equal_nan=True):
+        first = same.read()
+        if not np.array_equal(first, tensor.read(), equal_nan=True):
             raise ValueError(
                 f"{file}: {tensor.name} must equal {same.name}, the same weight, got others"
             )
@@ -101,9 +102,12 @@ def _find_config(value) -> dict | None:
 
 def convert_to_torch(tensor: Tensor) -> Tensor:
     """Return a tensor with torch's shape: TensorFlow's kernels are (outputs, inputs) there."""
-    if "/" not in tensor.name or _split_levels(tensor.name)[-1] != "kernel":
+    if "/" not in tensor.name:
         return tensor
-    return replace(tensor, shape=tensor.shape[::-1], read=lambda: tensor.read().T)
+    if _split_levels(tensor.name)[-1] != "kernel":
+        return tensor
+    shape = tensor.shape[::-1]
+    return replace(tensor, shape=shape, read=lambda: tensor.read().T)
 
 
 def torch_name(name: str) -> str:
@@ -113,25 +117,30 @@ def torch_name(name: str) -> str:
     `mlm___cls` is cls. A number after a layer, `bert_1`, is TensorFlow's. Before the first layer
     stand the scopes, and Keras's groups.
     """
-    levels = [_NUMBERED.sub(r"\1", level) for level in _split_levels(name)]
+    levels = _split_levels(name)
+    levels = [_NUMBERED.sub(r"\1", level) for level in levels]
     starts = [index for index, level in enumerate(levels) if level in _FIRST]
     if "/" not in name or not starts:
         return name
     last = _LAST.get(levels[-1], levels[-1])
-    return ".".join([*levels[starts[-1] : -1], last])
+    first = starts[-1]
+    return ".".join([*levels[first:-1], last])
 
 
 def _split_levels(name: str) -> list[str]:
-    levels = name.removesuffix(":0").replace("_._", "/").split("/")
+    path = name.removesuffix(":0").replace("_._", "/")
+    levels = path.split("/")
     return [level.rsplit("___", 1)[-1] for level in levels]
 
 
 def _list_tensors(file: Path) -> list[Tensor]:
     """Return every tensor of a file; each opens the file again when it is read."""
     with hdf5.open_tensors(file) as tensors:
-        return [
-            replace(tensor, read=partial(_read, file, tensor.name)) for tensor in tensors.values()
-        ]
+        for_later = []
+        for tensor in tensors.values():
+            read = partial(_read, file, tensor.name)
+            for_later.append(replace(tensor, read=read))
+        return for_later
 
 
 def _read(file: Path, path: str) -> np.ndarray:

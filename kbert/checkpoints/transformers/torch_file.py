@@ -29,12 +29,16 @@ def tensors_of(file: Path) -> list[Tensor]:
         raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
 
     # a training checkpoint's key comes before the names
-    models = [key for key in _STATE_KEYS if _is_state(torch, state.get(key))]
+    models = []
+    for key in _STATE_KEYS:
+        if _is_state(torch, state.get(key)):
+            models.append(key)
     if len(models) > 1:
         raise ValueError(f"{file} must hold one model, got several: {', '.join(models)}")
     if models:
         key = models[0]
-        state = {f"{key}.{name}": value for name, value in state[key].items()}
+        model_state = state[key]
+        state = {f"{key}.{name}": value for name, value in model_state.items()}
 
     bounds.check_count(file, len(state))
     _refuse_others(torch, file, state)
@@ -42,7 +46,8 @@ def tensors_of(file: Path) -> list[Tensor]:
     for name, value in state.items():
         dtype = str(value.dtype).removeprefix("torch.")
         read = partial(_read, file, sums, value)
-        tensors.append(Tensor(name, tuple(value.shape), dtype, read))
+        shape = tuple(value.shape)
+        tensors.append(Tensor(name, shape, dtype, read))
     return tensors
 
 
@@ -54,7 +59,8 @@ def _load(torch, file: Path) -> tuple[Any, CheckSums]:
         with warnings.catch_warnings(action="ignore"):  # about the pickle's protocol
             if not is_zip:
                 return _load_old(torch, file), sums
-            return torch.load(file, map_location="cpu", weights_only=True, mmap=True), sums
+            state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+            return state, sums
     except Exception as error:  # whatever a damaged file makes of an unpickler
         why = _why(error)
         raise ValueError(f"{file} must be a whole file of torch.save, got: {why}") from None
@@ -108,10 +114,12 @@ def _check_zip(file: Path) -> list[zipfile.ZipInfo]:
         members = archive.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise _FileProblem("a compressed archive, which torch.save does not write")
-        if sum(member.file_size for member in members) > file.stat().st_size:
+        size = sum(member.file_size for member in members)
+        if size > file.stat().st_size:
             raise _FileProblem("members that lie over each other")
 
-        (pickled,) = [member for member in members if member.filename.endswith("/data.pkl")]
+        pickles = [member for member in members if member.filename.endswith("/data.pkl")]
+        (pickled,) = pickles
         if pickled.file_size > bounds.HEADER:
             raise _FileProblem(f"a data.pkl of {pickled.file_size:,} bytes")
         # torch.serialization.set_crc32_options(False) leaves them out
@@ -134,7 +142,9 @@ def _why(error: Exception) -> str:
         return text
     for mark in ("Unsupported global:", "Trying to load unsupported GLOBAL"):
         if mark in text:
-            name = text.split(mark, 1)[1].replace("GLOBAL", "").split()[0]
+            after_mark = text.split(mark, 1)[1]
+            names = after_mark.replace("GLOBAL", "")
+            name = names.split()[0]
             return f"{name}, which is no tensor (kbert unpickles nothing else)"
     return "another file, or a part of one"
 
@@ -142,7 +152,10 @@ def _why(error: Exception) -> str:
 def _is_plain(torch, name, value) -> bool:
     if not isinstance(name, str) or not isinstance(value, torch.Tensor):
         return False
-    if value.layout != torch.strided or value.is_quantized or value.device.type != "cpu":
+    if value.layout != torch.strided or value.is_quantized:
+        return False
+    if value.device.type != "cpu":
         return False
     # Fewer numbers in the file than in the tensor: strides of 0 make gigabytes of one.
-    return value.numel() * value.element_size() <= value.untyped_storage().nbytes()
+    size = value.numel() * value.element_size()
+    return size <= value.untyped_storage().nbytes()

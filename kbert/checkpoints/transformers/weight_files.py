@@ -51,7 +51,9 @@ def list_files(file: Path) -> tuple[list[str], list[str]]:
     neighbours = []
     for path in sorted(file.parent.iterdir()):
         is_weights = path.name.endswith((*_ENDINGS, *INDEXES))
-        if is_weights and path.name not in used and not _OF_TRAINING.fullmatch(path.name):
+        if not is_weights or path.name in used:
+            continue
+        if not _OF_TRAINING.fullmatch(path.name):
             neighbours.append(path.name)
     return used, neighbours
 
@@ -63,7 +65,8 @@ def read_tensors(folder: Path) -> list[Tensor]:
         return read_file(index)
 
     shard_of = js.read(index, _INDEX)["weight_map"]
-    by_shard = {file.name: read_file(file) for file in list_shards(index, shard_of.values())}
+    shards = list_shards(index, shard_of.values())
+    by_shard = {file.name: read_file(file) for file in shards}
     tensors = list(itertools.chain.from_iterable(by_shard.values()))
     bounds.check_count(index, len(tensors))
     _check_held_once(index, by_shard)
@@ -79,7 +82,10 @@ def _check_index(
     names = {}
     for shard, tensors in by_shard.items():
         names[shard] = {plain(tensor.name) for tensor in tensors}
-    absent = [name for name, shard in shard_of.items() if plain(name) not in names[shard]]
+    absent = []
+    for name, shard in shard_of.items():
+        if plain(name) not in names[shard]:
+            absent.append(name)
     if absent:
         raise ValueError(
             f"{index} must name what its shards hold, got {len(absent)} tensors that the shard "
@@ -106,12 +112,16 @@ def list_shards(index: Path, names: Iterable[str]) -> list[Path]:
     if not names:
         raise ValueError(f"{index} must name the files of the weights, got none")
 
-    outside = [name for name in names if name in ("", "..") or Path(name).name != name]
+    outside = []
+    for name in names:
+        if name in ("", "..") or Path(name).name != name:
+            outside.append(name)
     if outside:
         shown = ", ".join([repr(name) for name in outside])
         raise ValueError(f"{index}: a shard must be in the same folder, got {shown}")
 
-    missing = [name for name in names if not (index.parent / name).is_file()]
+    folder = index.parent
+    missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         what = f"{index.name} names {'a shard' if len(missing) == 1 else 'shards'} not there"
         raise FileNotFoundError(f"{index.parent}: {what}: {first_few(missing)}")
@@ -138,7 +148,8 @@ def _safetensors(file: Path) -> list[Tensor]:
     bounds.check_count(file, len(header))
 
     tensors = []
-    for name, entry in sorted(js.check(header, _HEADER, str(file)).items()):
+    checked = js.check(header, _HEADER, str(file))
+    for name, entry in sorted(checked.items()):
         dtype = entry["dtype"]
         shape = tuple(entry["shape"])
         start = start_of_data + entry["data_offsets"][0]
@@ -165,7 +176,8 @@ def _read_header(file: Path) -> tuple[dict, int]:
             raise ValueError(
                 f"{file} must be a whole safetensors file, got: {error} ({length:,} bytes)"
             ) from None
-        header = js.parse(opened.read(size), js.OBJECT, str(file))
+        text = opened.read(size)
+        header = js.parse(text, js.OBJECT, str(file))
     return header, 8 + size
 
 
@@ -173,7 +185,12 @@ def _map_tensor(file: Path, dtype: str, shape: tuple[int, ...], start: int) -> n
     """Return one tensor, not copied; the file is mapped for it alone: what was read is let go."""
     import ml_dtypes
 
-    kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
+    kinds = {
+        "F64": "<f8",
+        "F32": "<f4",
+        "F16": "<f2",
+        "BF16": ml_dtypes.bfloat16,
+    }
     kind = kinds.get(dtype, "u1")  # others are refused: only compared, as bytes
     if 0 in shape:  # nothing to map
         return np.empty(shape, kind)

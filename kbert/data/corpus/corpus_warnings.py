@@ -17,7 +17,8 @@ def warn_of_corpus(shards: Shards, *, pairs: bool = True) -> None:
     """Warn of documents of one sentence (if `pairs` are made of them) and of repeated documents."""
     if shards.documents < _FEWEST:
         return
-    single = int((shards.ends - shards.starts == 1).sum())
+    sentence_counts = shards.ends - shards.starts
+    single = int((sentence_counts == 1).sum())
     if pairs and single > _MOST * shards.documents:
         _logger.warning(
             "%s of %s documents have one sentence, which none follows: nearly every next-sentence "

@@ -196,7 +196,8 @@ def _write(
             if writer.tokens >= shard_tokens:
                 resume = {"file": number, "offset": block.end, "line": block.next_line}
                 writer.write_shard(resume)
-    writer.write_shard({"file": len(files), "offset": 0, "line": 1})
+    end = {"file": len(files), "offset": 0, "line": 1}
+    writer.write_shard(end)
 
 
 def _iterate_blocks(files: Sequence[Path], formats: Sequence[str], resume: dict) -> Iterator[Block]:
@@ -204,7 +205,9 @@ def _iterate_blocks(files: Sequence[Path], formats: Sequence[str], resume: dict)
     first = resume["file"]
     for number in range(first, len(files)):
         if number == first:
-            yield from read_blocks(files[number], formats[number], resume["offset"], resume["line"])
+            offset = resume["offset"]
+            line = resume["line"]
+            yield from read_blocks(files[number], formats[number], offset, line)
         else:
             yield from read_blocks(files[number], formats[number])
 

@@ -58,9 +58,11 @@ class ShardWriter:
         self.folder = folder
         self.identity = identity
         self.done = (folder / INDEX).exists()
-        self._dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
+        fits_16_bits = tokenizer.vocab_size <= 1 << 16
+        self._dtype = np.uint16 if fits_16_bits else np.uint32
         if not self.done:
-            written = [name for name in os.listdir(folder) if _FILES.fullmatch(name)]
+            entries = os.listdir(folder)
+            written = [name for name in entries if _FILES.fullmatch(name)]
             refuse_links(folder, written)
         clear_locked(folder)
 
@@ -73,9 +75,12 @@ class ShardWriter:
             contents = identity | {"written": vocabulary_files}
             write_atomically(begun, _json(contents))
 
-        self._shards: list[dict] = [] if self.done else self._read_shards()
+        self._shards: list[dict] = []
+        if not self.done:
+            self._shards = self._read_shards()
         last = self._shards[-1] if self._shards else {}
-        self.resume = last.get("next", {"file": 0, "offset": 0, "line": 1})
+        beginning = {"file": 0, "offset": 0, "line": 1}
+        self.resume = last.get("next", beginning)
         self._file = last.get("file", 0)
         self._empty(last.get("fresh", True))
 
@@ -110,7 +115,8 @@ class ShardWriter:
         begins = begins[begins < len(sentences)]
         offset = sum(shard["sentences"] for shard in self._shards)
 
-        digest = _save(self.folder / TOKENS.format(number), np.concatenate(self._ids))
+        ids = np.concatenate(self._ids)
+        digest = _save(self.folder / TOKENS.format(number), ids)
         _save(self._temporary(number, SENTENCES), sentences)
         _save(self._temporary(number, DOCUMENTS), offset + begins)
         fresh = bool(is_end[-1])
@@ -131,7 +137,8 @@ class ShardWriter:
         """Join the parts, and write the index; raise a ValueError if there is no sentence."""
         if not self._shards:
             self.discard()
-            names = ", ".join(file["name"] for file in self.identity["corpus"][:3])
+            first_files = self.identity["corpus"][:3]
+            names = ", ".join(file["name"] for file in first_files)
             raise ValueError(f"the corpus must hold text, got no sentence in {names}")
 
         totals = {}
@@ -150,7 +157,8 @@ class ShardWriter:
         digest = _save_portions(self.folder / DOCUMENTS, num_documents + 1, documents)
         files.append({"name": DOCUMENTS, "sha256": digest})
 
-        index = {"kbert_shards": VERSION, "dtype": np.dtype(self._dtype).name}
+        dtype = np.dtype(self._dtype)
+        index = {"kbert_shards": VERSION, "dtype": dtype.name}
         index |= totals | {"files": files} | self.identity
         write_atomically(self.folder / INDEX, _json(index))
 
@@ -174,7 +182,8 @@ class ShardWriter:
     def discard(self) -> None:
         """Remove what this preparation wrote, because its text must change."""
         for number in range(len(self._shards) + 1):  # the last may lack its part-….json
-            (self.folder / TOKENS.format(number)).unlink(missing_ok=True)
+            file = self.folder / TOKENS.format(number)
+            file.unlink(missing_ok=True)
 
         # a file that was there before, equal to the tokenizer's, is the user's
         vocabulary = self.folder / VOCABULARY
@@ -250,7 +259,8 @@ def _starts(lengths):
 
 def _refuse_other_files(folder: Path) -> None:
     """Raise a FileExistsError for a file that the shards would replace."""
-    names = [name for name in os.listdir(folder) if _FILES.fullmatch(name)]
+    entries = os.listdir(folder)
+    names = [name for name in entries if _FILES.fullmatch(name)]
     replaced = [name for name in names if name != VOCABULARY]
     if replaced:
         raise FileExistsError(

@@ -106,8 +106,13 @@ class Shards:
     @property
     def fingerprint(self) -> dict:
         """Identity of the content, as JSON: equal if the tokens are equal."""
-        identity = {key: self.index[key] for key in ("corpus", "vocabulary", "settings")}
-        hashes = {entry["name"]: entry["sha256"] for entry in self.index["files"]}
+        identity = {
+            "corpus": self.index["corpus"],
+            "vocabulary": self.index["vocabulary"],
+            "settings": self.index["settings"],
+        }
+        files = self.index["files"]
+        hashes = {entry["name"]: entry["sha256"] for entry in files}
         return identity | {"files": hashes, "share": self.share}
 
     def take(self, indices: np.ndarray) -> np.ndarray:
@@ -120,7 +125,8 @@ class Shards:
         for number in np.unique(shard):
             self._check_size(number)
             here = shard == number
-            tokens[here] = self._tokens[number][indices[here] - self._bounds[number]]
+            offsets = indices[here] - self._bounds[number]
+            tokens[here] = self._tokens[number][offsets]
         return tokens
 
     def _check_size(self, number: int) -> None:
@@ -154,14 +160,17 @@ class Shards:
 
         scores = fork(key_of(_SPLIT), np.asarray(self.starts))
         order = np.argsort(scores, kind="stable")
-        train = self._select(np.sort(order[count:]), f"all but {dev_ratio}")
-        dev = self._select(np.sort(order[:count]), f"{dev_ratio}")
+        train_documents = np.sort(order[count:])
+        dev_documents = np.sort(order[:count])
+        train = self._select(train_documents, f"all but {dev_ratio}")
+        dev = self._select(dev_documents, f"{dev_ratio}")
         return train, dev
 
     def _select(self, documents: np.ndarray, share: str) -> "Shards":
         part = copy.copy(self)
         vars(part).pop("document_tokens", None)
-        part.starts, part.ends = self.starts[documents], self.ends[documents]
+        part.starts = self.starts[documents]
+        part.ends = self.ends[documents]
         part.share = share if self.share is None else f"{share} of {self.share}"
         return part
 
@@ -236,7 +245,8 @@ def _read_index(path: Path) -> dict:
 def _open_arrays(folder: Path, index: dict) -> dict[str, np.ndarray]:
     expected = {}
     for entry in index["files"]:
-        expected[entry["name"]] = entry.get("tokens"), index["dtype"]
+        name = entry["name"]
+        expected[name] = entry.get("tokens"), index["dtype"]
     expected[SENTENCES] = (index["sentences"] + 1, "int64")
     expected[DOCUMENTS] = (index["documents"] + 1, "int64")
 

@@ -45,7 +45,9 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     ending, by path, each also .gz, .bz2 or .xz), a glob, or several of these. Raise an OSError for
     a path that does not exist or cannot be read, and for a folder without a text file.
     """
-    entries = [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
+    if isinstance(corpus, (str, os.PathLike)):
+        corpus = [corpus]
+    entries = list(corpus)
     if not entries:
         raise ValueError("the corpus must be files, folders or globs, got none")
 
@@ -80,7 +82,8 @@ def _find_texts(folder: Path) -> list[Path]:
 
 def _expand_glob(pattern: str | os.PathLike) -> list[Path]:
     """Return the files that a glob matches, by path."""
-    matches = [Path(name) for name in sorted(glob(str(pattern), recursive=True))]
+    entries = sorted(glob(str(pattern), recursive=True))
+    matches = [Path(name) for name in entries]
     files = [path for path in matches if path.is_file()]
     if not files:
         way = "give .txt files, a folder of them, or a glob in quotes"
@@ -108,7 +111,8 @@ def format_of(path: Path) -> str:
             "format='sentences' (--corpus-format sentences)"
         )
     with text_bytes.open_text(path) as file:
-        head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
+        head = file.read(1 << 16)
+        head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     first = head.splitlines()[0] if head else b""
     if heading_level(first) == 1:
         return "wikitext"
@@ -157,8 +161,9 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
             data, carry = data[:cut], data[cut:]
             lines = data.count(b"\n")
             offset += cut
-            yield Block(data, str(path), form, line, offset, line + lines)
-            line += lines
+            next_line = line + lines
+            yield Block(data, str(path), form, line, offset, next_line)
+            line = next_line
 
 
 def _line_end(file) -> bytes:

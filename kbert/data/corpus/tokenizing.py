@@ -97,7 +97,8 @@ class WorkerProcesses(ThreadPoolExecutor):
 
         process = self._own.process
         try:
-            pickle.dump((function, block, *arguments), process.stdin, protocol=5)
+            request = (function, block, *arguments)
+            pickle.dump(request, process.stdin, protocol=5)
             process.stdin.flush()
             return pickle.load(process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
@@ -111,7 +112,9 @@ class WorkerProcesses(ThreadPoolExecutor):
 
 def serve() -> None:
     """Run a worker process: call functions and write their results until there are no more."""
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    source = sys.stdin.buffer
+    output = os.dup(1)
+    sink = os.fdopen(output, "wb")
     os.dup2(2, 1)  # whatever prints must not end up among the answers
     # the process at the other end may be killed at any time, in the middle of a message too
     ended = (EOFError, KeyboardInterrupt, BrokenPipeError, pickle.UnpicklingError)
@@ -136,7 +139,8 @@ def tokenize(
     if isinstance(executor, WorkerProcesses):  # which explain failures themselves
         limit, timeout, explain = executor.limit, None, contextlib.nullcontext
     # It goes with each block: nobody says which workers know it already.
-    packed = zlib.compress(pickle.dumps((settings, software())))
+    pickled = pickle.dumps((settings, software()))
+    packed = zlib.compress(pickled)
     waiting: deque[tuple[Block, Future]] = deque()
 
     def is_full() -> bool:  # by number, or by bytes where lines are so long that blocks are
@@ -155,7 +159,8 @@ def tokenize(
     try:
         for block in blocks:
             with explain(block):
-                waiting.append((block, executor.submit(_tokenize_in_worker, block, packed)))
+                future = executor.submit(_tokenize_in_worker, block, packed)
+                waiting.append((block, future))
             while is_full():
                 yield next_answer()
         while waiting:

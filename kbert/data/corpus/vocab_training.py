@@ -101,11 +101,13 @@ def train_vocab(
 
     characters = _common_characters(rust, texts(), alphabet)
     if not characters:
-        names = ", ".join(path.name for path in find_files(corpus)[:3])
+        first_files = find_files(corpus)[:3]
+        names = ", ".join(path.name for path in first_files)
         raise ValueError(f"the corpus must hold text, got no sentence in {names}")
     first = special + characters
     # the ##x that occur, in any order: a training without merges finds them
-    tokens = _train(rust, texts(), len(first), first, characters, 1 << 60)
+    unlimited = 1 << 60
+    tokens = _train(rust, texts(), len(first), first, characters, unlimited)
     first += sorted(set(tokens) - set(first))
     if len(first) > size:
         raise ValueError(
@@ -165,7 +167,9 @@ def _drop_long_words(rust, text: str) -> str:
 
 def _build_untrained(normalizer: tokenizers.normalizers.Normalizer) -> tokenizers.Tokenizer:
     """Return a Rust tokenizer with BERT's rules and no tokens."""
-    rust = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
+    unknown = SPECIAL_TOKENS["unk"]
+    model = tokenizers.models.WordPiece(unk_token=unknown)
+    rust = tokenizers.Tokenizer(model)
     rust.normalizer = normalizer
     rust.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     return rust

@@ -139,7 +139,9 @@ class ColumnOptions:
 
     def find_labels(self, header: Sequence[str], location: str) -> tuple[int, ...]:
         """Return the indices of the columns of 0 and 1; a ValueError if the header lacks one."""
-        indices = [self._find(name, header, location) for name in self.labels]
+        indices = []
+        for name in self.labels:
+            indices.append(self._find(name, header, location))
         return tuple(indices)
 
     def name_labels(self, header: Sequence, columns: Sequence[int]) -> list:
@@ -154,7 +156,8 @@ class ColumnOptions:
         names = [str(column).strip().lower() for column in header]
         wanted = name.strip().lower()
         if wanted not in names:
-            listed = first_few([printable.cut(str(column), 30) for column in header], 6)
+            columns = [printable.cut(str(column), 30) for column in header]
+            listed = first_few(columns, 6)
             hint = self._hint_of_numbers(name, names, location)
             raise ValueError(f"{location}: there is no column {name!r}, only {listed}{hint}")
         return names.index(wanted)

@@ -45,7 +45,10 @@ def _warn_of_case(labels: set[str]) -> None:
         by_lower.setdefault(label.lower(), []).append(label)
 
     for names in by_lower.values():
-        if len(names) > 1 and names[0].strip().lower() not in _NO_LABEL:
+        if len(names) == 1:
+            continue
+        label = names[0].strip().lower()
+        if label not in _NO_LABEL:
             _logger.warning(
                 "train: the labels %s differ in upper and lower case only, and are trained as "
                 "different classes",

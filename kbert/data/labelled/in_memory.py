@@ -63,7 +63,9 @@ def join_columns(data, name: str, is_row: Callable[[list], bool], most_cells: in
         ValueError: columns of different lengths, or in a tuple of their own; a tuple that may hold
             rows or columns.
     """
-    if type(data) is not tuple or len(data) not in (2, 3):
+    if type(data) is not tuple:
+        return data
+    if len(data) not in (2, 3):
         return data
     if not all(_is_column(column) for column in data):
         return data
@@ -83,7 +85,9 @@ def join_columns(data, name: str, is_row: Callable[[list], bool], most_cells: in
             f"got {got}"
         )
 
-    joined = [list(row) for row in zip(*columns, strict=True)]
+    joined = []
+    for cells in zip(*columns, strict=True):
+        joined.append(list(cells))
     rows = _split_pairs(joined, is_row)
     if not may_be_rows:
         return rows
@@ -104,7 +108,9 @@ def _refuse_inner_columns(data: tuple, name: str, is_row: Callable[[list], bool]
     if not _is_tuple_of_lists(texts) or _is_tuple_of_lists(labels):
         return
 
-    columns = [plain(list(column), name) for column in (*texts, labels)]
+    columns = []
+    for column in (*texts, labels):
+        columns.append(plain(list(column), name))
     rows = [list(row) for row in zip(*columns, strict=False)]
     if len(texts) == 2 and rows and is_row(rows[0]):
         raise ValueError(
@@ -122,7 +128,8 @@ def _is_tuple_of_lists(values) -> bool:
 
 def _is_column(values) -> bool:
     """Return whether a member of a tuple may be a column: a list, a tuple, an array, a Series."""
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+    is_text = isinstance(values, (str, bytes))
+    if is_text or not hasattr(values, "__len__"):
         return False
     if isinstance(values, Sequence):
         return not hasattr(values, "_asdict")  # as a record has
@@ -160,7 +167,9 @@ def _open(data, name: str) -> Iterable:
         return data.to_pylist()
     if hasattr(data, "columns") and hasattr(data, "to_dict"):  # pandas
         check_unique([str(column) for column in data.columns], name)
-        return data.astype(object).where(data.notna(), None).to_dict("records")  # NaN: no value
+        cells = data.astype(object)
+        cells = cells.where(data.notna(), None)  # NaN: no value
+        return cells.to_dict("records")
 
     is_sequence = isinstance(data, Iterable) or hasattr(data, "__getitem__")
     if isinstance(data, (str, bytes)) or not is_sequence:
@@ -181,7 +190,9 @@ def _transpose_columns(data: Mapping, name: str) -> Iterable[dict]:
     if any(hasattr(column, "features") for column in data.values()):
         raise ValueError(f"{name} must be one data set, got several by name: choose from {listed}")
 
-    columns = {key: plain(column, name) for key, column in data.items()}
+    columns = {}
+    for key, column in data.items():
+        columns[key] = plain(column, name)
     lengths = {}
     for key, column in columns.items():
         if isinstance(column, list):

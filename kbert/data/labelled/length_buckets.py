@@ -53,7 +53,8 @@ class Examples:
     weights: Sequence[float] = ()
 
     def __post_init__(self):
-        counts = {"segment_ids": (len(self.segment_ids), len(self.ids))}
+        segment_counts = len(self.segment_ids), len(self.ids)
+        counts = {"segment_ids": segment_counts}
         for name, labels in self.labels.items():
             counts[f"labels of {name}"] = len(labels), len(self)
         if self.notes:
@@ -89,11 +90,14 @@ class Examples:
         if not self.counts:
             return list(outputs)
         ends = np.cumsum(self.counts)
-        return np.split(np.concatenate(outputs), ends[:-1])
+        joined = np.concatenate(outputs)
+        return np.split(joined, ends[:-1])
 
     def digest(self) -> str:
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
-        groups = [self.ids, self.segment_ids, *self.labels.values(), *self.class_weights.values()]
+        labels = self.labels.values()
+        class_weights = self.class_weights.values()
+        groups = [self.ids, self.segment_ids, *labels, *class_weights]
         for values in (self.counts, self.weights):
             if values:
                 groups.append([values])
@@ -153,7 +157,8 @@ class BucketedBatches(Batches):
 
         self._sequences, self._mask = examples.index_sequences()
         self._weights = np.array(examples.weights or np.ones(count))
-        self._sequence_tokens = np.array([len(ids) for ids in examples.ids])
+        tokens_by_text = [len(ids) for ids in examples.ids]
+        self._sequence_tokens = np.array(tokens_by_text)
         tokens = self._sequence_tokens[self._sequences]
         self._tokens = tokens.reshape(count, -1).max(1)
         if self._mask is None:
@@ -164,7 +169,8 @@ class BucketedBatches(Batches):
         if pad_counts:
             self._widths = np.full(count, self._counts.max())
 
-        self.lengths = fitting_lengths(lengths, int(self._tokens.max()))
+        longest = int(self._tokens.max())
+        self.lengths = fitting_lengths(lengths, longest)
         self.steps_per_epoch = -(-count // batch_size)
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
         self.fingerprint = {
@@ -193,7 +199,8 @@ class BucketedBatches(Batches):
             return TrainingBatch(self._pad_sequences(chosen, length), labels, weights)
         width = self._widths[indices].max()
         inputs = self._pad_sequences(self._sequences[chosen, :width], length)
-        inputs[SEQUENCE_MASK] = self._mask[chosen, :width].astype(np.int32)
+        mask = self._mask[chosen, :width]
+        inputs[SEQUENCE_MASK] = mask.astype(np.int32)
         return TrainingBatch(inputs, labels, weights)
 
     def _label_step(
@@ -236,7 +243,8 @@ class BucketedBatches(Batches):
     def with_lengths(self, lengths: Sequence[int]) -> Self:
         """Return the same batches, of other lengths."""
         other = copy.copy(self)
-        other.lengths = fitting_lengths(lengths, int(self._tokens.max()))
+        longest = int(self._tokens.max())
+        other.lengths = fitting_lengths(lengths, longest)
         other.fingerprint = self.fingerprint | {"lengths": list(other.lengths)}
         return other
 
@@ -249,7 +257,8 @@ class BucketedBatches(Batches):
         shapes = []
         for indices in self._plan_epoch(epoch):
             width = int(self._widths[indices].max())
-            shapes.append((self.batch_size * width, self._pick_length(indices)))
+            length = self._pick_length(indices)
+            shapes.append((self.batch_size * width, length))
         return shapes
 
     def _pad_sequences(self, sequences: np.ndarray, length: int) -> dict[str, np.ndarray]:
@@ -260,7 +269,8 @@ class BucketedBatches(Batches):
         )
         inputs = {}
         for name, lists, fill in columns:
-            flat = pad_sequences([lists[n] for n in sequences.ravel()], length, fill)
+            chosen = [lists[n] for n in sequences.ravel()]
+            flat = pad_sequences(chosen, length, fill)
             inputs[name] = flat.reshape(*sequences.shape, length)
         return inputs
 
@@ -288,13 +298,15 @@ class BucketedBatches(Batches):
         for start in range(0, len(order), size):
             pool = order[start : start + size]
             if self.pool > 1:
-                by_length = np.lexsort((self._tokens[pool], self._counts[pool]))
+                counts = self._counts[pool]
+                by_length = np.lexsort((self._tokens[pool], counts))
                 pool = pool[by_length]
             deal_key = key_of(self.seed, epoch, _DEAL, start)
             batches += self._split_pool(pool, deal_key)
 
         order_key = key_of(self.seed, epoch, _ORDER)
-        return [batches[n] for n in _shuffle(order_key, len(batches))]
+        order = _shuffle(order_key, len(batches))
+        return [batches[n] for n in order]
 
     def _split_pool(self, pool: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
         """Return the batches of a pool that is sorted by length; `key` is for random choices."""
@@ -325,7 +337,8 @@ def _weigh(labels, class_weights: np.ndarray | None) -> np.ndarray:
         return mask.astype(np.float64)
 
     classes = np.where(mask, labels, 0)
-    return np.where(mask, np.asarray(class_weights)[classes], 0.0)
+    weights = np.asarray(class_weights)[classes]
+    return np.where(mask, weights, 0.0)
 
 
 def _is_float(labels) -> bool:

@@ -51,7 +51,8 @@ class PackedBatches(BucketedBatches):
         micro_batches: int = 1,
         **options,
     ):
-        longest = max((len(ids) for ids in examples.ids), default=0)
+        text_lengths = [len(ids) for ids in examples.ids]
+        longest = max(text_lengths, default=0)
         self.micro_batches = micro_batches
         # the padded batch that each packed one is made of is cut to its longest text
         super().__init__(examples, lengths=range(1, longest + 1), **options)
@@ -125,7 +126,8 @@ class PackedBatches(BucketedBatches):
 def _possible_lengths(longest: int, longest_row: int) -> list[int]:
     """Return the lengths of rows to try: from the longest text's to twice that."""
     first = -(-longest // _STEP) * _STEP
-    lengths = [n for n in range(first, 2 * first + 1, _STEP) if n <= longest_row]
+    last = min(2 * first, longest_row)
+    lengths = list(range(first, last + 1, _STEP))
     return lengths or [longest]
 
 

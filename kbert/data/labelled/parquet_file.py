@@ -67,6 +67,8 @@ def _describe(feature: dict | list) -> SimpleNamespace:
         return SimpleNamespace(feature=_describe(inner))
 
     names = feature.get("names") if isinstance(feature, dict) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list):
+        return SimpleNamespace(names=None)
+    if not all(isinstance(name, str) for name in names):
         names = None
     return SimpleNamespace(names=names)

@@ -73,14 +73,16 @@ def read_tab_separated(lines: Sequence[NumberedLine], path: Path) -> list[Number
 def _parse_quoted(lines: list[str], plain: list[NumberedCells]) -> list[NumberedCells] | None:
     """Return the rows of a quoted table; None if its quotes are part of the texts."""
     table = [cells for _, cells in plain]
-    if not any(cell.startswith('"') for cell in itertools.chain.from_iterable(table)):
+    table_cells = itertools.chain.from_iterable(table)
+    if not any(cell.startswith('"') for cell in table_cells):
         return None
     if _count_widths(plain) == 1:  # no cell has several lines or a tab
         if not _shows_quoting(table):
             return None
         without_quotes = []
         for number, cells in plain:
-            without_quotes.append((number, [_drop_quotes(cell) for cell in cells]))
+            unquoted = [_drop_quotes(cell) for cell in cells]
+            without_quotes.append((number, unquoted))
         return without_quotes
 
     try:
@@ -117,7 +119,10 @@ def _joins_rows(quoted: list[NumberedCells], plain: list[NumberedCells]) -> bool
         return False
 
     width = len(quoted[0][1])
-    rows = [cells for n, cells in plain if n in rows_of_one_line and len(cells) == width]
+    rows = []
+    for number, cells in plain:
+        if number in rows_of_one_line and len(cells) == width:
+            rows.append(cells)
     return not rows or not _shows_quoting(rows)
 
 
@@ -141,7 +146,9 @@ def _shows_quoting(rows: list[list[str]]) -> bool:
         return True
     headless = rows[1:] if len(rows) > 2 else rows
     for column in zip(*headless, strict=True):
-        if len(column) > 1 and all(cell.startswith('"') for cell in column):
+        if len(column) == 1:
+            continue
+        if all(cell.startswith('"') for cell in column):
             return True
 
     if any(re.search('[",]', cell) for cell in unquoted):

@@ -80,7 +80,8 @@ class TableLayout:
     def titles(self) -> list[str]:
         """The columns' names, or "column 1", …, for errors."""
         if self.has_header is False:
-            return [f"column {number}" for number in range(1, len(self.names) + 1)]
+            numbers = range(1, len(self.names) + 1)
+            return [f"column {number}" for number in numbers]
         return [str(name) for name in self.names]
 
 

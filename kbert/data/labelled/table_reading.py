@@ -59,7 +59,8 @@ def read_table(
     Raises:
         ValueError: a row that is no record, with file and line; a file without records.
     """
-    records, layout = _make_records(_open_table(table_format, data, name, options), table_format)
+    table = _open_table(table_format, data, name, options)
+    records, layout = _make_records(table, table_format)
     if isinstance(data, (str, os.PathLike)) and not records:
         raise ValueError(f"{data}: {table_format.expected}, got none")
 
@@ -99,7 +100,8 @@ def is_header(line: Row, table_format: TableFormat, options: ColumnOptions) -> b
         return False
 
     names_columns = _names_columns(line, table_format, options)
-    has_label = table_format.is_label(cells[-1].strip(), options.known_labels)
+    last_cell = cells[-1].strip()
+    has_label = table_format.is_label(last_cell, options.known_labels)
     if names_columns == has_label:
         raise ValueError(
             f"{location}: {', '.join(cells)[:80]!r} may be a header or an example. If it is an "
@@ -256,14 +258,19 @@ def _name_columns(
     columns = table_format.find_columns(names, location, options)
     class_names = None
     if classes and columns.label is not None:
-        class_names = classes.get(str(names[columns.label]).lower())
+        label_name = str(names[columns.label])
+        class_names = classes.get(label_name.lower())
 
     read = columns.list_indices()
-    unread = [str(name) for index, name in enumerate(names) if index not in read]
-    ignored = [name for name in unread if name.strip().lower() not in NUMBERS]
+    ignored = []
+    for index, cell in enumerate(names):
+        name = str(cell)
+        if index not in read and name.strip().lower() not in NUMBERS:
+            ignored.append(name)
     if ignored:
         where = location if has_header else data_of(location)
-        listed = first_few([printable.cut(name, 30) for name in ignored], 8)
+        short_names = [printable.cut(name, 30) for name in ignored]
+        listed = first_few(short_names, 8)
         _logger.warning("%s: these columns are ignored: %s", where, listed)
     names = options.name_labels(names, columns.labels)
     return TableLayout(names, columns, has_header, class_names)
@@ -278,7 +285,8 @@ def _number_columns(
     then.
     """
     location, first = lines[0]
-    names = [str(number) for number in range(1, len(first) + 1)]
+    numbers = range(1, len(first) + 1)
+    names = [str(number) for number in numbers]
     if table_format.number_columns is None:
         raise ValueError(f"{location}: {table_format.expected}: leave no_header out")
     if options.names:
@@ -345,4 +353,7 @@ def _is_row(table_format: TableFormat, options: ColumnOptions, row: list) -> boo
 def _find_classes(data) -> Classes:
     """Return the names of the classes that the columns of a `datasets.Dataset` number."""
     features = getattr(data, "features", None) or {}
-    return {name.lower(): class_names(feature) for name, feature in features.items()}
+    classes = {}
+    for name, feature in features.items():
+        classes[name.lower()] = class_names(feature)
+    return classes

@@ -40,7 +40,10 @@ class TextColumns(Examples):
     ) -> "TextColumns":
         """Create it from texts' ids, of which equal ones become one, and from its own fields."""
         numbers: dict[tuple[int, ...], int] = {}
-        renumbered = [numbers.setdefault(tuple(text), len(numbers)) for text in texts]
+        renumbered = []
+        for text in texts:
+            number = numbers.setdefault(tuple(text), len(numbers))
+            renumbered.append(number)
         different = list(numbers)
         columns = np.asarray(renumbered, np.int32)[columns]
         segment_ids: list = [()] * len(different)
@@ -56,8 +59,10 @@ class TextColumns(Examples):
         """Return a hash of all that the model reads, 16 hexadecimal digits."""
         sha256 = hashlib.sha256(self.columns.tobytes())
         for text in self.ids:
-            sha256.update(np.int32(len(text)).tobytes())
-            sha256.update(np.asarray(text, np.int32).tobytes())
+            length = np.int32(len(text))
+            ids = np.asarray(text, np.int32)
+            sha256.update(length.tobytes())
+            sha256.update(ids.tobytes())
         for array in (self.scores, self.groups):
             sha256.update(array.tobytes())
         return sha256.hexdigest()[:16]
@@ -105,8 +110,10 @@ class ColumnBatches(BucketedBatches):
         (B,), 1 together.
         """
         indices, count = self._pad_step(step)
-        texts, labels = self._columns(indices, step // self.steps_per_epoch)
-        length = pick_length(self.lengths, int(self._sequence_tokens[texts].max()))
+        epoch = step // self.steps_per_epoch
+        texts, labels = self._columns(indices, epoch)
+        longest = int(self._sequence_tokens[texts].max())
+        length = pick_length(self.lengths, longest)
         is_real = np.arange(len(indices)) < count
         weights = is_real.astype(np.float32) / np.float32(count)
         return TrainingBatch(
@@ -126,7 +133,8 @@ class ColumnBatches(BucketedBatches):
             is_whole = count == self.batch_size or self.steps_per_epoch == 1
             if not is_whole:
                 continue
-            _, labels = self._columns(indices[:count], step // self.steps_per_epoch)
+            epoch = step // self.steps_per_epoch
+            _, labels = self._columns(indices[:count], epoch)
             for column in labels.T[:2]:
                 if len(np.unique(column)) == 1:
                     return indices[:count]

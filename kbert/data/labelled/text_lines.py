@@ -44,7 +44,9 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict]]:
     for number, line in read_numbered_lines(path):
         if line.strip():
             location = f"{path}, line {number}"
-            yield location, js.parse(line, js.LINE, location, js.LINE.what, any_number=True)
+            what = js.LINE.what
+            values = js.parse(line, js.LINE, location, what, any_number=True)
+            yield location, values
 
 
 def read_rows(path: Path) -> list[tuple[str, list[str]]]:
@@ -71,7 +73,8 @@ def _check_separator(rows: Sequence[Row], is_csv: bool) -> None:
     """Raise a ValueError for rows that other separators divide."""
     location = rows[0][0]
     is_table = is_csv and len(rows) > 1
-    if is_table and all(_DECIMAL_COMMA.search(",".join(row)) for _, row in rows):
+    lines = (",".join(cells) for _, cells in rows)
+    if is_table and all(_DECIMAL_COMMA.search(line) for line in lines):
         raise ValueError(
             f"{location}: the columns seem to be separated by semicolons, with commas in the "
             "numbers. Save them between commas, with points in the numbers"
@@ -99,7 +102,9 @@ def _read_csv(path: Path, lines: Sequence[NumberedLine]) -> Iterator[tuple[int, 
         yield from parse_csv(texts, ",")
     except CsvError as error:
         message = f"{path}, line {error.line}: expected a row of CSV: {error}"
-        hint = "" if "," in texts[0] else _hint_of_separator([("", texts[:1])])
+        hint = ""
+        if "," not in texts[0]:
+            hint = _hint_of_separator([("", texts[:1])])
         if hint:
             message += f": {hint}"
         raise ValueError(message) from None
@@ -110,7 +115,8 @@ def _hint_of_separator(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     if len(rows[0][1]) != 1:
         return ""
     lines = [" ".join(cells) for _, cells in rows]
-    for separator, name in (("\t", "tabs"), (";", "semicolons"), ("|", "'|'"), (",", "commas")):
+    separators = {"\t": "tabs", ";": "semicolons", "|": "'|'", ",": "commas"}
+    for separator, name in separators.items():
         if all(separator in line for line in lines):
             return (
                 f"the columns seem to be separated by {name}. Save them between commas as .csv, "

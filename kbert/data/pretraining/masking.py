@@ -23,7 +23,9 @@ class Examples:
 
     def part(self, part: slice) -> Self:
         """Return some of the examples."""
-        selected = {name: array[part] for name, array in self.arrays().items()}
+        selected = {}
+        for name, array in self.arrays().items():
+            selected[name] = array[part]
         return replace(self, **selected)
 
     def join(self, others: list[Self]) -> Self:
@@ -31,7 +33,8 @@ class Examples:
         groups = [group.arrays() for group in (self, *others)]
         joined = {}
         for name in groups[0]:
-            joined[name] = np.concatenate([group[name] for group in groups])
+            arrays = [group[name] for group in groups]
+            joined[name] = np.concatenate(arrays)
         return replace(self, **joined)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -60,7 +63,8 @@ def choose_tokens(keys: np.ndarray, filled: Filled, counts: np.ndarray) -> np.nd
     scores = fork(example_keys[:, None], index)
     scores[~filled.maskable] = _LAST
     most = int(counts.max(initial=0))
-    order = np.argsort(scores, axis=1, kind="stable")[:, :most]
+    order = np.argsort(scores, axis=1, kind="stable")
+    order = order[:, :most]
 
     is_chosen = index[: order.shape[1]] < counts[:, None]
     chosen = np.zeros(filled.ids.shape, bool)
@@ -88,7 +92,8 @@ def choose_whole_words(
 
     is_chosen = np.zeros(sizes.shape, bool)  # by word
     np.put_along_axis(is_chosen, order, taken, axis=1)
-    by_token = np.take_along_axis(is_chosen, np.maximum(word, 0), axis=1)
+    existing = np.maximum(word, 0)
+    by_token = np.take_along_axis(is_chosen, existing, axis=1)
     return filled.maskable & by_token
 
 
@@ -102,7 +107,8 @@ def _find_words(filled: Filled, continues: np.ndarray) -> tuple[np.ndarray, np.n
     most_words = int(word.max(initial=-1)) + 1
     sizes = np.zeros((len(word), most_words), np.int64)
     row, _ = np.nonzero(maskable)
-    np.add.at(sizes, (row, word[maskable]), 1)
+    pairs = (row, word[maskable])
+    np.add.at(sizes, pairs, 1)
     return word, sizes
 
 
@@ -125,7 +131,8 @@ def positions_of(chosen: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray
     row, index = np.nonzero(chosen)
     counts = chosen.sum(1)
     firsts = np.cumsum(counts) - counts
-    number = np.arange(len(row)) - np.repeat(firsts, counts)
+    first_of_row = np.repeat(firsts, counts)
+    number = np.arange(len(row)) - first_of_row
 
     positions = np.zeros((len(chosen), width), np.int32)
     positions[row, number] = index
@@ -142,5 +149,7 @@ def mask_tokens(keys, ids, chosen, mask_id: int, ordinary: np.ndarray) -> np.nda
 
     ids = ids.copy()
     same = ids[row, index]
-    ids[row, index] = np.select([kind < 0.8, kind < 0.9], [mask_id, same], random)
+    becomes_mask = kind < 0.8
+    stays = kind < 0.9
+    ids[row, index] = np.select([becomes_mask, stays], [mask_id, same], random)
     return ids

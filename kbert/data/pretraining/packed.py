@@ -112,6 +112,7 @@ class PackedExamples(Examples):
         first_sentence = shards.starts[document]
         source = shards.offsets[first_sentence] + offset
 
-        tokens = np.full(len(joined), shards.tokenizer.sep_id, np.int32)
+        sep_id = shards.tokenizer.sep_id
+        tokens = np.full(len(joined), sep_id, np.int32)
         tokens[is_text] = shards.take(source[is_text])
         return tokens, is_text

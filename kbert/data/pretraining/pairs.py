@@ -47,9 +47,11 @@ class Pairs:
         counts = -(-(ends - starts) // PART)  # of each document's parts
         firsts = np.cumsum(counts) - counts
         self._document = np.repeat(np.arange(len(starts)), counts)
-        number = np.arange(len(self._document)) - np.repeat(firsts, counts)
+        first_of_document = np.repeat(firsts, counts)
+        number = np.arange(len(self._document)) - first_of_document
         self._begins = starts[self._document] + number * PART
-        self._ends = np.minimum(self._begins + PART, ends[self._document])
+        document_ends = ends[self._document]
+        self._ends = np.minimum(self._begins + PART, document_ends)
 
     def plan(self, epoch: int) -> np.ndarray:
         """Return the first sentences of the examples of an epoch, in its order, int64."""
@@ -58,7 +60,8 @@ class Pairs:
         firsts = []
         while len(here):
             firsts.append(here)
-            *_, following = self._walk(fork(key, here), here, end)
+            keys = fork(key, here)
+            *_, following = self._walk(keys, here, end)
             left = following < end
             here, end = following[left], end[left]
 
@@ -70,7 +73,8 @@ class Pairs:
         """Return the examples of an epoch that begin with those sentences."""
         keys = fork(key_of(self.seed, _EPOCH, epoch), first)
         part = np.searchsorted(self._begins, first, "right") - 1
-        target, cut, end, is_random, _ = self._walk(keys, first, self._ends[part])
+        part_end = self._ends[part]
+        target, cut, end, is_random, _ = self._walk(keys, first, part_end)
         offsets = self.shards.offsets
         a_start = offsets[first]
         a_length = offsets[cut] - a_start
@@ -193,4 +197,6 @@ def truncate_pair(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarr
     most_of_a = np.maximum(capacity - shorter, (capacity + 1) // 2)
     a_left = np.minimum(a, most_of_a)
     b_left = np.minimum(b, capacity - a_left)
-    return np.where(fits, a, a_left), np.where(fits, b, b_left)
+    a_length = np.where(fits, a, a_left)
+    b_length = np.where(fits, b, b_left)
+    return a_length, b_length

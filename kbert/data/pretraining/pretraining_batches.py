@@ -82,7 +82,9 @@ class PretrainingBatches(Batches):
         whole_word: bool = False,
         mlm_only: bool = False,
     ):
-        self.shards = shards = shards if isinstance(shards, Shards) else open_shards(shards)
+        if not isinstance(shards, Shards):
+            shards = open_shards(shards)
+        self.shards = shards
         self.batch_size = require_positive("batch_size", batch_size)
         self.seq_len = require_positive("seq_len", seq_len)
         _check(shards, seq_len, mlm_probability, short_seq_probability, mlm_only)
@@ -101,7 +103,8 @@ class PretrainingBatches(Batches):
         else:
             self._examples = Pairs(shards, seq_len, self.short_seq_probability, self.seed)
         tokens = shards.tokenizer.tokens
-        self._continues = np.array([token.startswith("##") for token in tokens])
+        continues = [token.startswith("##") for token in tokens]
+        self._continues = np.array(continues)
         self._ordinary = ordinary_ids(shards.tokenizer)
         self._plans: dict[int, np.ndarray] = {}
         self._ends: list[int] = []  # examples up to the end of each epoch
@@ -207,9 +210,11 @@ class PretrainingBatches(Batches):
         originals = np.take_along_axis(filled.ids, positions, axis=1)
         labels = np.where(real, originals, 0)
         mask_id = self.shards.tokenizer.mask_id
-        ids = masking.mask_tokens(examples.keys, filled.ids, chosen, mask_id, self._ordinary)
+        keys = examples.keys
+        ids = masking.mask_tokens(keys, filled.ids, chosen, mask_id, self._ordinary)
 
-        mlm_weights = (real / max(predictions, 1)).astype(np.float32)
+        mlm_weights = real / max(predictions, 1)
+        mlm_weights = mlm_weights.astype(np.float32)
         nsp_weight = 0.0 if self.mlm_only else 1 / self.batch_size
         return TrainingBatch(
             inputs={

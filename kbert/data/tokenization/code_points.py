@@ -82,7 +82,8 @@ def _entry(point: str, text: str, marks_move: bool) -> tuple[int, ...]:
     is_stripped = marks_move and not text
     if is_stripped and unicodedata.category(point).startswith("M"):
         # A mark of class 0 ends a run of marks that are put in order.
-        return () if _class_of(_DECOMPOSED.normalize_str(point)[0]) else (GONE,)
+        first = _DECOMPOSED.normalize_str(point)[0]
+        return () if _class_of(first) else (GONE,)
 
     values = []
     for character in text:

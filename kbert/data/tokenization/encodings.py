@@ -39,12 +39,15 @@ class Encoding:
 
     @cached_property
     def segment_ids(self) -> list[int]:
-        return self._encoding.type_ids if self._segments else [0] * len(self)
+        if self._segments:
+            return self._encoding.type_ids
+        return [0] * len(self)
 
     @cached_property
     def text_numbers(self) -> list[int]:
         numbers = []
-        for number, segment in zip(self._encoding.sequence_ids, self.segment_ids, strict=True):
+        sequence_ids = self._encoding.sequence_ids
+        for number, segment in zip(sequence_ids, self.segment_ids, strict=True):
             numbers.append(segment if number is None else number)
         return numbers
 
@@ -59,7 +62,8 @@ class Encoding:
             return offsets
 
         original = []
-        for (start, end), number in zip(offsets, self._encoding.sequence_ids, strict=True):
+        sequence_ids = self._encoding.sequence_ids
+        for (start, end), number in zip(offsets, sequence_ids, strict=True):
             if end:
                 cuts = self._cuts[number or 0]
                 start, end = find_original(start, cuts), find_original(end, cuts)

@@ -32,8 +32,9 @@ def may_shorten(added: Collection[str]) -> bool:
 
 
 def _is_outside_runs(token: str) -> bool:
-    has_blank = re.search(r"\s", token)
-    return bool(_PUNCTUATION.search(token)) and not has_blank and len(token) <= _LONGEST_TOKEN
+    if len(token) > _LONGEST_TOKEN or re.search(r"\s", token):
+        return False
+    return bool(_PUNCTUATION.search(token))
 
 
 def shorten(text: str, max_word_chars: int) -> tuple[str, Cuts]:

@@ -38,7 +38,8 @@ def _exclude_characters_of(added: Iterable[str]) -> str:
         inside |= set(" \t\n\r\u3000")  # each blank may be normalized to that one
     if not inside:
         return ""
-    escaped = "".join(re.escape(character) for character in sorted(inside))
+    characters = sorted(inside)
+    escaped = "".join(re.escape(character) for character in characters)
     return f"(?![{escaped}])"
 
 
@@ -117,9 +118,12 @@ class RustTokenizer:
         """Return the encodings, while the caller holds the lock."""
         if len(texts) == 1:  # no threads for one text
             pair = None if pairs is None else pairs[0]
-            return [self._rust.encode(texts[0], pair, add_special_tokens=add_special_tokens)]
+            encoding = self._rust.encode(texts[0], pair, add_special_tokens=add_special_tokens)
+            return [encoding]
 
-        inputs: list = texts if pairs is None else list(zip(texts, pairs, strict=True))
+        inputs: list = texts
+        if pairs is not None:
+            inputs = list(zip(texts, pairs, strict=True))
         return self._rust.encode_batch(inputs, add_special_tokens=add_special_tokens)
 
     def _shorten_all(
@@ -147,20 +151,24 @@ class RustTokenizer:
 
         if len(text) <= _SHORT:
             count = self._count(text)
-            pair_count = self._count(self._beginning(pair, max(max_length, count)))
+            beginning = self._beginning(pair, max(max_length, count))
+            pair_count = self._count(beginning)
         elif len(pair) <= _SHORT:
             pair_count = self._count(pair)
-            count = self._count(self._beginning(text, max(max_length, pair_count)))
+            beginning = self._beginning(text, max(max_length, pair_count))
+            count = self._count(beginning)
         else:
             count = self._count_in_chunks(text)
             pair_count = self._count_in_chunks(pair)
 
         if count < pair_count:
             text = self._trim(text, max_length)
-            pair = self._trim(pair, max(max_length, self._count(text)))
+            count = self._count(text)
+            pair = self._trim(pair, max(max_length, count))
         elif count > pair_count:
             pair = self._trim(pair, max_length)
-            text = self._trim(text, max(max_length, self._count(pair)))
+            pair_count = self._count(pair)
+            text = self._trim(text, max(max_length, pair_count))
         return text, pair
 
     def _trim(self, text: str, tokens: int) -> str:
@@ -169,7 +177,8 @@ class RustTokenizer:
         encoding = self._encode_whole(beginning)
         if len(encoding) <= tokens:
             return beginning
-        boundary = self._boundary.search(beginning, encoding.offsets[tokens][1])
+        _, end = encoding.offsets[tokens]
+        boundary = self._boundary.search(beginning, end)
         return beginning[: boundary.start()] if boundary else beginning
 
     def _count_in_chunks(self, text: str) -> int:
@@ -251,7 +260,8 @@ class RustTokenizer:
         if max_length < frame:  # transformers cuts nothing then, and says nothing
             with self._lock:
                 self._rust.no_truncation()
-                first, *ends = self._rust.encode("", "" if is_pair else None).tokens
+                empty_pair = "" if is_pair else None
+                first, *ends = self._rust.encode("", empty_pair).tokens
             many = {1: "", 2: "two ", 3: "three "}.get(len(ends), "")
             raise ValueError(
                 f"max_length must be at least {frame}, to hold {first} and {many}{ends[-1]}, got "

@@ -139,7 +139,8 @@ class Subwords:
 
     def _add_tokens(self, rust: tokenizers.Tokenizer) -> dict[str, str]:
         """Add the tokens of `added` and the special ones; return those by role that have an id."""
-        known = {token.content for token in rust.get_added_tokens_decoder().values()}
+        added_tokens = rust.get_added_tokens_decoder().values()
+        known = {token.content for token in added_tokens}
         for entry in self.added:
             if entry["content"] not in known:
                 rust.add_tokens([rust_added_token(entry)])
@@ -180,7 +181,8 @@ class Subwords:
     @cached_property
     def all_tokens(self) -> tuple[str, ...]:
         """The tokens by id; one that was added again, as `<mask>` may be, stands at both."""
-        count = max(self.rust.get_vocab().values(), default=-1) + 1
+        ids = self.rust.get_vocab().values()
+        count = max(ids, default=-1) + 1
         if count > bounds.LINES:
             raise ValueError(
                 f"{self.source}: ids must be below {bounds.LINES:,}, got {count - 1:,}"
@@ -194,7 +196,8 @@ class Subwords:
 
     def engine(self) -> RustTokenizer:
         """Rust tokenizer that encodes."""
-        added = [token.content for token in self.rust.get_added_tokens_decoder().values()]
+        added_tokens = self.rust.get_added_tokens_decoder()
+        added = [token.content for token in added_tokens.values()]
         longest = max(len(token) for token in self.all_tokens)
         return RustTokenizer(self.rust, added, self.truncation_side, longest=longest)
 
@@ -219,7 +222,8 @@ def join_merges(path: Path, special: dict[str, str], settings: dict) -> str:
     if not merges.is_file():
         raise FileNotFoundError(f"{path.parent} has {path.name}, but no merges.txt")
     bounds.check_size(merges, bounds.TEXT)
-    js.read(path, js.mapping_of(js.whole(), "ids by token"))
+    ids_by_token = js.mapping_of(js.whole(), "ids by token")
+    js.read(path, ids_by_token)
     try:
         model = tokenizers.models.BPE.from_file(str(path), str(merges))
     except Exception as error:
@@ -231,7 +235,8 @@ def join_merges(path: Path, special: dict[str, str], settings: dict) -> str:
     rust = tokenizers.Tokenizer(model)
     rust.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     rust.decoder = tokenizers.decoders.ByteLevel()
-    if all(rust.token_to_id(special[role]) is not None for role in ("cls", "sep")):
+    ids = [rust.token_to_id(special[role]) for role in ("cls", "sep")]
+    if None not in ids:
         rust.post_processor = _roberta_template(rust, special, spaced, trimmed)
     return rust.to_str()
 

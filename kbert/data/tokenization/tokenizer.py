@@ -210,12 +210,15 @@ class Tokenizer(Answering):
         encodings = self._encode(texts, pairs, add_special_tokens, max_length, truncation)
         self._refuse_padding_tokens(encodings, texts, pairs)
 
-        length = max((len(encoding) for encoding in encodings), default=0)
+        lengths = [len(encoding) for encoding in encodings]
+        length = max(lengths, default=0)
         if padding == "max_length" and max_length is not None:
             length = max_length
         length += -length % (pad_to_multiple_of or 1)
-        token_ids = pad_sequences([encoding.ids for encoding in encodings], length, self.pad_id)
-        segment_ids = pad_sequences([encoding.segment_ids for encoding in encodings], length, 0)
+        ids = [encoding.ids for encoding in encodings]
+        segments = [encoding.segment_ids for encoding in encodings]
+        token_ids = pad_sequences(ids, length, self.pad_id)
+        segment_ids = pad_sequences(segments, length, 0)
         return EncodedBatch(encodings, token_ids, segment_ids)
 
     def _refuse_padding_tokens(

@@ -174,7 +174,10 @@ def _merge_arguments(arguments: dict, settings: dict, rules: dict) -> dict:
         if (entry["content"], entry.get("id")) not in known:
             added.append(entry)
 
-    return arguments | settings | {"added": tuple(added)} | rules | {"special_tokens": names}
+    merged = arguments | settings
+    merged |= {"added": tuple(added)}
+    merged |= rules
+    return merged | {"special_tokens": names}
 
 
 def _find_file(path: Path) -> Path:
@@ -258,7 +261,8 @@ def _check_components(values: dict, path: Path) -> None:
             f"{path}: the model must be WordPiece with prefix '##', got {kind}, prefix {prefix}"
         )
 
-    for part, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
+    expected_types = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
+    for part, expected in expected_types.items():
         kind = (values.get(part) or {}).get("type")
         if kind != expected:
             raise ValueError(f"{path}: the {part} must be {expected}, got {kind}")
@@ -277,7 +281,11 @@ def _tokens_by_id(ids: dict[str, int], path: Path) -> tuple[str, ...]:
                 f"{path}: each token must have its own id, got {token_id} for {token!r} and for "
                 f"{by_id[token_id]!r}"
             )
-    return tuple(by_id.get(token_id, no_token(token_id)) for token_id in range(count))
+    tokens = []
+    for token_id in range(count):
+        token = by_id.get(token_id, no_token(token_id))
+        tokens.append(token)
+    return tuple(tokens)
 
 
 def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
@@ -292,7 +300,8 @@ def _frame(template: dict | None, path: Path) -> tuple[str, str] | None:
         raise ValueError(f"{path}: the post_processor must be a template, got {kind}")
     js.check(template, _TEMPLATE, str(path), "post_processor")
 
-    for name, expected in (("single", "S0 A0 S0"), ("pair", "S0 A0 S0 B1 S1")):
+    expected_pieces = {"single": "S0 A0 S0", "pair": "S0 A0 S0 B1 S1"}
+    for name, expected in expected_pieces.items():
         got = _describe_pieces(template[name])
         if got != expected:
             raise ValueError(f"{path}: the template of a {name} must be BERT's, got {got}")
@@ -343,7 +352,8 @@ def _read_settings(path: Path, values: dict, config: dict) -> dict:
         if token not in names.values():
             added.append(entry)
 
-    direction = (values.get("truncation") or {}).get("direction") or "Right"
+    truncation = values.get("truncation") or {}
+    direction = truncation.get("direction") or "Right"
     length = config.get("model_max_length") or config.get("max_len") or _NO_LIMIT
     inputs = config.get("model_input_names") or [SEGMENTS]
     settings = {

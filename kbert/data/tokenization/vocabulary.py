@@ -91,7 +91,8 @@ class Vocabulary:
         self._check_flags()
         self._check_roles()
         self._check_tokens()
-        object.__setattr__(self, "tokens", _drop_duplicates(self.tokens, self.source))
+        tokens = _drop_duplicates(self.tokens, self.source)
+        object.__setattr__(self, "tokens", tokens)
         check_truncation(self.max_length, self.truncation_side, self.source)
         require_positive(f"{self.source}: max_word_chars", self.max_word_chars)
         for entry in self.added:
@@ -117,7 +118,8 @@ class Vocabulary:
                 raise ValueError(f"{self.source}: {name} must be True or False, got {value!r}")
 
     def _check_roles(self) -> None:
-        js.check(self.special_tokens, js.mapping_of(js.TEXT), self.source, "special_tokens")
+        texts = js.mapping_of(js.TEXT)
+        js.check(self.special_tokens, texts, self.source, "special_tokens")
         unknown = set(self.special_tokens) - set(SPECIAL_TOKENS)
         if unknown:
             roles = ", ".join(SPECIAL_TOKENS)
@@ -137,7 +139,10 @@ class Vocabulary:
     def all_tokens(self) -> tuple[str, ...]:
         """Tokens by id, including those beyond WordPiece's."""
         count = len(self.tokens)
-        beyond = [entry["content"] for entry in self.added if entry["id"] >= count]
+        beyond = []
+        for entry in self.added:
+            if entry["id"] >= count:
+                beyond.append(entry["content"])
         return (*self.tokens, *beyond)
 
     def engine(self) -> RustTokenizer:
@@ -240,7 +245,8 @@ def _number_added(entries: Iterable[dict], ids: dict[str, int], source: str) -> 
         token = entry["content"]
         if token not in listed:
             listed.add(token)
-            numbered.append(entry | {"id": ids.setdefault(token, len(ids))})
+            token_id = ids.setdefault(token, len(ids))
+            numbered.append(entry | {"id": token_id})
     return numbered
 
 
