@@ -89,7 +89,7 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list
         arrays = {}
         for entry in present:
             tensor = tensors[entry.name]
-            arrays[entry.name] = threads.submit(_read_array, tensor, entry, not_finite)
+            arrays[entry.name] = threads.submit(read_array, tensor, entry, not_finite)
 
         def take(name: str, shape: tuple[int, ...]) -> np.ndarray:
             return arrays.pop(name).result().reshape(shape)  # and its memory is let go
@@ -106,7 +106,7 @@ def fill(model, entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> list
     return not_finite
 
 
-def _read_array(tensor: Tensor, entry: Entry, not_finite: list[str]) -> np.ndarray:
+def read_array(tensor: Tensor, entry: Entry, not_finite: list[str]) -> np.ndarray:
     """Return the numbers, float32, rows first, at an address that every backend can keep."""
     array = tensor.read()
     if entry.outputs_first:

@@ -71,10 +71,10 @@ def _build_served_model(bert, architecture: str, path: Path):
     reads_token_table = names.MLM_SIMILARITY in layers.values()
     tensors = list(outputs.values())
     before, rest = _split_model(model, tensors, reads_token_table)
-    return _join_parts(before, rest, inputs, list(outputs))
+    return _join_graphs(before, rest, inputs, list(outputs))
 
 
-def _join_parts(before, rest, inputs: list[str], outputs: list[str]):
+def _join_graphs(before, rest, inputs: list[str], outputs: list[str]):
     """Return one model of the embeddings and the rest; it hands the mask from one to the other."""
     import keras
 

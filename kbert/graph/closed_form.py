@@ -195,7 +195,7 @@ def head_layers(
 
 def _fill(*graphs: str, **braces) -> list[Layer]:
     result = []
-    for row in _table():
+    for row in read_rows():
         if not set(graphs).isdisjoint(row[0].split()):
             cells = [text.format(**braces) for text in row]
             result.append(Layer(*cells))
@@ -203,11 +203,11 @@ def _fill(*graphs: str, **braces) -> list[Layer]:
 
 
 @cache
-def _table() -> list[list[str]]:
+def read_rows() -> list[list[str]]:
     """Return the rows as they stand in the file, without their notes."""
     return [cells[:-1] for cells in read_package_table("kbert.graph", "layers.tsv")]
 
 
 # In the order of an account: those of base, then the other heads' as in the table
 _OF_BASE = ("embeddings", "encoder", "pooler", "MLM", "NSP")
-GROUPS = tuple(dict.fromkeys((*_OF_BASE, *(row[1] for row in _table()))))
+GROUPS = tuple(dict.fromkeys((*_OF_BASE, *(row[1] for row in read_rows()))))

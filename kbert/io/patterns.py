@@ -57,12 +57,12 @@ def find_keys(patterns: Mapping[str, str], texts: Iterable[str]) -> list[str | N
         ValueError: too many patterns, one that `re` refuses, or one with back references, flags and
             the like; or all comparisons together take too many steps.
     """
-    parts = _parse_all(patterns)
+    matchers = _parse_all(patterns)
     steps = _STEPS
     keys = []
     for text in texts:
         subject = _Subject(text, steps)
-        keys.append(_find_key(parts, subject))
+        keys.append(_find_key(matchers, subject))
         steps = subject.steps
     return keys
 
@@ -74,17 +74,17 @@ def _parse_all(patterns: Mapping[str, str]) -> dict[str, _Part]:
             f"must have at most {_MOST:,} patterns of {_LONGEST:,} characters in all, got "
             f"{len(patterns):,} of {length:,}"
         )
-    parts = {}
+    matchers = {}
     for key, pattern in patterns.items():
         with _naming_key(key):
-            parts[key] = _parse(pattern)
-    return parts
+            matchers[key] = _parse(pattern)
+    return matchers
 
 
-def _find_key(parts: Mapping[str, _Part], subject: _Subject) -> str | None:
-    for key, part in parts.items():
+def _find_key(matchers: Mapping[str, _Part], subject: _Subject) -> str | None:
+    for key, matches in matchers.items():
         with _naming_key(key):
-            if part(subject, {0}):
+            if matches(subject, {0}):
                 return key
     return None
 

@@ -182,11 +182,11 @@ def _keep_mask(x, rate: float, seed) -> tuple:
     """Return bool of the shape of x, and the scale of the exact rate that 16 bits give."""
     shape = tf.shape(x)
     count = tf.reduce_prod(shape)
-    num_words = -(-count // 4)  # 64 bits each, for four numbers of x
-    words = tf.random.stateless_uniform(
-        [num_words], seed, minval=None, maxval=None, dtype=tf.uint64
+    num_integers = -(-count // 4)  # 64 bits each, for four numbers of x
+    integers = tf.random.stateless_uniform(
+        [num_integers], seed, minval=None, maxval=None, dtype=tf.uint64
     )
-    bits = tf.reshape(tf.bitcast(words, tf.int16), [-1])
+    bits = tf.reshape(tf.bitcast(integers, tf.int16), [-1])
     bits = bits[:count]  # −2¹⁵ … 2¹⁵ − 1
 
     dropped = min(round(rate * 2**16), 2**16 - 1)

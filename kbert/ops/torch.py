@@ -146,9 +146,9 @@ def _draw(x, rate: float, seed) -> tuple:
 
     count = x.numel()
     size = -(-count // 4)  # 64 bits each, for four numbers of x
-    words = torch.empty(size, dtype=torch.int64)
-    words.random_(-(2**63), None, generator=generator)
-    bits = words.view(torch.int16)[:count]  # −2¹⁵ … 2¹⁵ − 1
+    integers = torch.empty(size, dtype=torch.int64)
+    integers.random_(-(2**63), None, generator=generator)
+    bits = integers.view(torch.int16)[:count]  # −2¹⁵ … 2¹⁵ − 1
 
     dropped = min(round(rate * 2**16), 2**16 - 1)
     keep = bits.view(x.shape) >= dropped - 2**15

@@ -16,7 +16,7 @@ def _read(array: np.ndarray, outputs_first: bool) -> tuple[np.ndarray, list[str]
     tensor = Tensor("t", array.shape, str(array.dtype), lambda: array)
     entry = Entry("t", array.shape, outputs_first, "layer", "kernel")
     not_finite: list[str] = []
-    return transfer._read_array(tensor, entry, not_finite), not_finite
+    return transfer.read_array(tensor, entry, not_finite), not_finite
 
 
 @pytest.mark.parametrize("outputs_first", [True, False])

@@ -124,7 +124,7 @@ def open_one(path: Path, config: dict) -> str:
         digest.update(json.dumps(checkpoint.spec.config.to_dict()).encode())
         for entry in fit.entries:
             if entry.name in fit.tensors:
-                array = transfer._read_array(fit.tensors[entry.name], entry, [])
+                array = transfer.read_array(fit.tensors[entry.name], entry, [])
                 digest.update(entry.name.encode() + array.tobytes())
     return digest.hexdigest()
 

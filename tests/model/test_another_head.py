@@ -62,8 +62,8 @@ def more_heads(monkeypatch):
     for head in (another, doubt):
         monkeypatch.setitem(heads.HEADS, head.name, head)
     rows = [line.split("|")[:-1] for line in ROWS.strip().splitlines()]
-    table = [*closed_form._table(), *rows]
-    monkeypatch.setattr(closed_form, "_table", lambda: table)
+    table = [*closed_form.read_rows(), *rows]
+    monkeypatch.setattr(closed_form, "read_rows", lambda: table)
     for part, layers in WEIGHTS.items():
         monkeypatch.setitem(weight_names.TABLE, part, tuple(list_templates(part, layers)))
     templates = [row for rows in weight_names.TABLE.values() for row in rows]

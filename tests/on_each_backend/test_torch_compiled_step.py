@@ -46,7 +46,7 @@ class Step:
         step = self.engine.step
         norm = self.engine.backend.global_norm(gradients)
         stops = torch.cat([sums, torch.zeros(1, 3)])
-        decision, counts, _ = step._decide(self.batch[1], values.counts, stops, norm)
+        decision, counts, _ = step.decide(self.batch[1], values.counts, stops, norm)
         return self.engine.backend.apply(step, decision, values, gradients, counts).weights
 
 

@@ -85,7 +85,7 @@ class TrainingStep:
         with name_scope(OPTIMIZER):
             norm = self.backend.global_norm(gradients)
             labels = batch[1]
-            decision, counts, metrics = self._decide(labels, values.counts, sums, norm)
+            decision, counts, metrics = self.decide(labels, values.counts, sums, norm)
             new = self.backend.apply(self, decision, values, gradients, counts)
             return new, metrics
 
@@ -266,7 +266,7 @@ class TrainingStep:
             gathered.append(ops.reshape(whole, (-1, *shape_of_example)))
         return gathered
 
-    def _decide(self, labels: Mapping, counts: Counts, sums, norm) -> tuple[Decision, Counts, dict]:
+    def decide(self, labels: Mapping, counts: Counts, sums, norm) -> tuple[Decision, Counts, dict]:
         """Return the decision on the gradients, the new counts and the metrics."""
         tensors = [ops.convert_to_tensor(count) for count in counts]
         counts = Counts(*tensors)
