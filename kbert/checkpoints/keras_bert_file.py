@@ -137,8 +137,7 @@ def _check_is_keras_bert(path: Path, file, weights, tensors, layers) -> None:
             f"model with {few or 'no weights'}"
         )
     for part, what in _OTHER_LAYERS.items():
-        layers = [name.split("/")[0] for name in tensors]
-        if any(layer.endswith(part) for layer in layers):
+        if any(name.split("/")[0].endswith(part) for name in tensors):
             raise ValueError(f"{path} must be a BERT that kbert builds, got one with {what}")
 
     for name, layer in (layers or {}).items():

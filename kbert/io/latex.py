@@ -84,9 +84,9 @@ def to_latex(
     code.append(r"\bottomrule")
     table = "\n".join(code)
 
-    columns = []
+    columns = ""
     for column in range(len(header)):
-        columns.append(_align_column(lines, column))
+        columns += _align_column(lines, column)
     needed = f"\\usepackage{{{packages}}}"
     if needs_t1(table):
         needed += r" and \usepackage[T1]{fontenc}"

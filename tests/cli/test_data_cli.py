@@ -116,7 +116,7 @@ def test_standard_input_is_given_once(call, type_in):
     type_in(b"a\tb\n")
     done = call("finetune", "model", "--train", "-", "--dev", "-", "-o", "run")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    check_named(done.err, "--train", "--dev")
+    check_named(done.err, "--dev")
 
 
 def test_warning_is_one_line_on_stderr(capsys):

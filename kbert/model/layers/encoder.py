@@ -446,7 +446,11 @@ class FeedForward(keras.layers.Layer):
         # A copy of the initializer: one instance would give both kernels the same numbers.
         initializer = self.kernel_initializer.clone()
         return keras.layers.Dense(
-            units, function, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
+            units=units,
+            activation=function,
+            kernel_initializer=initializer,
+            dtype=self.dtype_policy,
+            name=name,
         )
 
     def call(self, x, training=None):
