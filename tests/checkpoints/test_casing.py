@@ -32,6 +32,7 @@ def test_inspect_needs_no_casing(folder, capsys):
     assert kbert.inspect(folder / "bert").lowercase is None
 
 
+@pytest.mark.full
 def test_every_command_takes_the_casing(folder, tmp_path, capsys):
     done = run(capsys, "similarity", folder / "bert", *TEXTS)
     assert done.status == 2 and done.err.count("\n") == 1

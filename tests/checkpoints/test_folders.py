@@ -47,6 +47,7 @@ def opened(folder: Path) -> tuple[str, float]:
         return checkpoint.spec.config.hidden_act, float(weight[1, 1])
 
 
+@pytest.mark.full
 def test_killed_save_leaves_the_whole_old_or_new_folder(killed_at, old_and_new, tmp_path):
     old, new = old_and_new["old"], old_and_new["new"]
     wanted = {opened(path): name for name, path in old_and_new.items()}

@@ -214,6 +214,7 @@ def test_a_preset_that_is_not_cached_needs_kagglehub(hub, no_sockets, capsys, mo
     assert "kagglehub" in failed_line(capsys, "inspect", "bert_base_en")
 
 
+@pytest.mark.full
 def test_two_processes_download_at_once(hub, bert_folder):
     """The first has half of the weights when the second begins."""
     hub.add(BERT, bert_folder)

@@ -31,6 +31,7 @@ def test_a_h5_file_opens_in_keras_and_in_kbert(berts, tmp_path, head):
         assert_allclose(mine, kbert_s, atol=1e-6)
 
 
+@pytest.mark.full
 def test_model_checkpoint_callbacks_file_opens(berts, tmp_path):
     model = keras.models.clone_model(berts["classifier"].model)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

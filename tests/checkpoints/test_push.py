@@ -63,6 +63,7 @@ def same_numbers(one, other) -> bool:
     )
 
 
+@pytest.mark.full
 def test_pushed_folder_gives_the_same_numbers_once_downloaded(owner, bert, folder):
     address = kbert.push(folder, "owner/small")
     repository = owner.repositories["owner/small"]

@@ -75,6 +75,7 @@ def test_transformers_keeps_the_mark_until_it_trains_the_weights(fresh, tmp_path
 @pytest.mark.parametrize(
     ("name", "options"), [("saved", {"format": "saved_model"}), full("bert.tflite", {})]
 )
+@pytest.mark.full
 def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, name, options):
     untrained = "NSP-Dense, NSP"
     with collected_logs() as messages:
@@ -93,6 +94,7 @@ def test_an_export_names_the_outputs_that_are_untrained(berts, tmp_path, name, o
 @pytest.mark.parametrize(
     ("freeze", "untrained"), [("pooler", ("NSP-Dense",)), full("embeddings", ())]
 )
+@pytest.mark.full
 def test_what_a_run_did_not_train_stays_marked(berts, tmp_path, freeze, untrained):
     """A new pooler that is frozen; trained, it has no mark."""
     write_texts(tmp_path / "train.tsv", 6, 1)

@@ -84,6 +84,7 @@ def test_a_compiled_part_of_a_model_opens(folder, plain, state):
     ("name", "key"),
     [("last.ckpt", "state_dict"), ("best.pt", "model_state_dict"), ("best.pth", "model")],
 )
+@pytest.mark.full
 def test_a_training_checkpoint_opens_beside_its_configuration(folder, plain, state, name, key):
     parameter = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW([parameter])

@@ -84,6 +84,7 @@ def test_closed_pipe_is_no_error(run, tmp_path):
     ],
     ids=["encoding", "locale"],
 )
+@pytest.mark.full
 def test_ascii_terminal_is_no_error(run, locale):
     done = run("kbert account base && kbert --help && kbert params tiny", **locale)
     assert (done.returncode, done.stderr) == (0, "")

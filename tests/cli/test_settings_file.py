@@ -472,6 +472,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("count", [20, full(100)])
+@pytest.mark.full
 def test_yaml_that_is_written_is_read_again_by_kbert_and_pyyaml(count):
     @settings(max_examples=count, deadline=None)
     @given(st.dictionaries(WORDS, VALUES))

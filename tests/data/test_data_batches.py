@@ -48,6 +48,7 @@ MODES = [{}, {"whole_word": True}, {"mlm_only": True}, {"mlm_only": True, "whole
 
 
 @pytest.mark.parametrize("options", MODES)
+@pytest.mark.full
 def test_batch_shapes_types_and_weights(shards, options):
     batch = batches(shards, max_predictions=7, **options).batch(5)
     shapes = {name: (array.shape, array.dtype) for name, array in batch.inputs.items()}

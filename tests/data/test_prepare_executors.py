@@ -72,6 +72,7 @@ def test_thread_and_process_pools_give_the_same_bytes(corpus, processes, tmp_pat
             assert executor.submit(abs, -7).result() == 7  # it stays open
 
 
+@pytest.mark.full
 def test_out_of_order_results_give_the_same_bytes(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing, "IN_FLIGHT", 11)
     with Odd() as executor:

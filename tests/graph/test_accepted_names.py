@@ -51,6 +51,7 @@ def test_signature_has_the_new_name_alone(name, old):
     assert RENAMED[name, old] in parameters and old not in parameters
 
 
+@pytest.mark.full
 def test_old_names_of_public_functions_give_the_same_result(tmp_path, small):
     model = kbert.build_bert(small, seq_len=None, max_predictions=2)
     ids, positions = [[7, 3, 5, 2, 9]], [[1, 3]]

@@ -104,6 +104,7 @@ def shards(tmp_path_factory):
     return make_shards(tmp_path_factory.mktemp("mutated"))
 
 
+@pytest.mark.full
 def test_mutated_shard_index_is_read_or_refused(shards):
     (index,) = (d for d in documents_of_folder(shards) if d.name == "index.json")
 

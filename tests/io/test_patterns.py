@@ -65,6 +65,7 @@ def make_longer(patterns):
 
 
 @pytest.mark.parametrize("count", [300, full(5000)])
+@pytest.mark.full
 def test_patterns_match_as_re_does(count):
     @hypothesis.settings(max_examples=count, deadline=None, database=None, derandomize=True)
     @hypothesis.given(st.recursive(ATOMS, make_longer, max_leaves=6), st.text("ab.0{", max_size=6))

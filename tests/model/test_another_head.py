@@ -95,6 +95,7 @@ def test_labels_and_dropout_of_its_own_layers_are_read_from_a_plain_keras_file(
     assert (again.config, again.head, again.spec.num_labels) == (config, "another", 5)
 
 
+@pytest.mark.full
 def test_head_that_reads_the_first_token_trains_without_a_pooler(small):
     spec = GraphSpec(small, "another", seq_len=LENGTH, num_labels=5).for_training()
     assert (spec.selected, spec.has_pooler) == (1, False)

@@ -69,6 +69,7 @@ def place(small, tmp_path_factory):
     return place
 
 
+@pytest.mark.full
 def test_without_a_backend_errors_say_what_to_install(run_python, place):
     hidden = json.dumps(registration.BACKENDS)
     done = run_python(HIDDEN + CALLS, hidden, place, backend="tensorflow")

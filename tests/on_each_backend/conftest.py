@@ -11,7 +11,7 @@ from helpers.small_berts import small_berts
 # What the default round runs on JAX and on torch: outputs, losses, a training step. The full round
 # runs all files there, and the default round all of them on TensorFlow.
 DEFAULT_FILES = {
-    "jax": ("numbers", "training_parity", "training_step"),
+    "jax": ("numbers", "training_parity"),
     "torch": (
         "losses",
         "numbers",

@@ -38,6 +38,7 @@ def found_for(case: str, folders):
     "case",
     [case if case == "label" else full(case) for case in CASES],
 )
+@pytest.mark.full
 def test_integrated_gradients_equal_captum(folders, case):
     wanted = dict(np.load(folders / "captum.npz"))
     found = found_for(case, folders)

@@ -64,6 +64,7 @@ def calls_of(berts, folder):
     }
 
 
+@pytest.mark.full
 def test_calls_in_a_forked_process_end_at_once(berts, backend, tmp_path):
     calls = calls_of(berts, tmp_path)
     here = repr(calls["classify"]())

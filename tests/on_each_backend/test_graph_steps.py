@@ -82,6 +82,7 @@ def test_cutting_a_graph_leaves_it_unchanged():
     assert kbert.model_rows(again) == kbert.model_rows(engine.model)
 
 
+@pytest.mark.full
 def test_weights_are_freed_with_the_engine_and_gradients_registered_once(backend):
     """TensorFlow keeps each traced custom gradient, and the graph that it is in, for good."""
     counts, given = [], batch("tokens")

@@ -111,6 +111,7 @@ def test_interrupts_keep_the_weights(bert, name):
     np.testing.assert_allclose(call(), expected, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_an_error_keeps_the_weights(bert):
     """A text of more tokens than the model has positions."""
     calls = calls_of(bert)

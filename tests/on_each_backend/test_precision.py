@@ -103,6 +103,7 @@ def test_bfloat16_embeddings_of_real_sentences_stay_close(shared):
 
 
 @full_on("jax")
+@pytest.mark.full
 def test_weights_are_cast_once_for_all_tasks(small, berts, casts):
     bert = dataclasses.replace(berts["encoder"], model=kbert.build_encoder(small, seq_len=None))
     kbert.embed(bert, MANY, batch_size=3, **BFLOAT16)

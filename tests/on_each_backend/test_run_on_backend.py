@@ -72,6 +72,7 @@ def noting():
     return Noting
 
 
+@pytest.mark.full
 def test_callbacks_are_called_as_fit_calls_them(whole):
     trained, calls, norms, table = whole
     lines = trained.history.updates

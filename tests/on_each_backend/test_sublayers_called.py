@@ -65,6 +65,7 @@ class KerasAttention(keras.layers.MultiHeadAttention):
 @nightly_on("jax")
 @KEEPS_LAYERS
 @pytest.mark.usefixtures("no_collections")
+@pytest.mark.full
 def test_int8_errors_are_those_of_keras_layers():
     pair = keras.Sequential([keras.layers.Dense(40, "gelu"), keras.layers.Dense(24)])
     assert 0 < quantization_error(FeedForward(40)) < 3 * quantization_error(pair)

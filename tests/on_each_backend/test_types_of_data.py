@@ -209,6 +209,7 @@ def test_fit_takes_every_kind_of_data_set(models, kind, dtype):
 
 
 @pytest.mark.parametrize("kind", ["marks", *(full(k) for k in ("positions", "tokens"))])
+@pytest.mark.full
 def test_compiled_fit_evaluate_predict_take_numpy_types(models, kind):
     """int64 and float64, as NumPy makes them, through the functions that Keras compiles."""
     model = compiled(models[kind])

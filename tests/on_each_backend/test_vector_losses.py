@@ -142,6 +142,7 @@ def gradients_after(engine, batch, step: int) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.full
 def test_gradients_in_chunks_equal_the_whole_batch(records):
     whole, parts = engine_of(0.0, 1), engine_of(0.0, 4)
     expected, found = (gradients_after(one, records, 0) for one in (whole, parts))

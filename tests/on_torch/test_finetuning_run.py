@@ -11,7 +11,6 @@ from helpers.command_line import kbert as kbert_command
 from helpers.errors import check_logged, check_named, raises
 from helpers.interrupted_run import Beginning, Copies, assert_states_equal
 from helpers.labelled_texts import QUIET, SETTINGS, read_texts, tune, write_source, write_texts
-from helpers.marks import full
 from helpers.sample_data import ANSWERED, TAGGED, sample_bert
 from helpers.small_berts import small_berts
 
@@ -26,6 +25,7 @@ from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.finetuning.batches import mean_flops
 from kbert.tasks.finetuning.settings import FinetuningSettings
 
+pytestmark = pytest.mark.full
 STEPS = 60  # 10 epochs of 66 examples: 5 batches of 13 and one of 1, or 6 of 11
 LONG = {"epochs": 10, "save_every": 5, "keep_checkpoints": True}
 PACKED = {"packing": True}
@@ -54,7 +54,7 @@ def whole(folder):
     return run
 
 
-@pytest.mark.parametrize("name", ["plain", full("packed")])
+@pytest.mark.parametrize("name", RUNS)
 def test_finetuning_learns(whole, folder, name):
     losses = [line["Classifier_loss"] for line in whole(name).history.updates]
     assert len(losses) == STEPS
@@ -81,7 +81,7 @@ def test_metrics_match_the_classify_probabilities(whole, folder):
     assert hits == pytest.approx(metrics["accuracy"])
 
 
-@pytest.mark.parametrize("name", ["plain", full("packed")])
+@pytest.mark.parametrize("name", RUNS)
 def test_run_folder_holds_the_trained_plain_model(whole, folder, name):
     metrics, plain = whole(name).metrics, kbert.load(folder / "source").model.input_names
     result = json.loads((folder / name / "result.json").read_text())
@@ -97,7 +97,7 @@ def test_run_folder_holds_the_trained_plain_model(whole, folder, name):
     assert again.metrics == pytest.approx(metrics)
 
 
-@pytest.mark.parametrize("name", ["plain", full("packed")])
+@pytest.mark.parametrize("name", RUNS)
 def test_resume_after_crash_is_bit_equal(whole, folder, tmp_path, name):
     """Dropout on; what kills do is in test_run_kills.py."""
     expected = whole(name)
@@ -111,7 +111,6 @@ def test_resume_after_crash_is_bit_equal(whole, folder, tmp_path, name):
     assert losses == others
 
 
-@pytest.mark.full
 def test_resume_refuses_other_data_or_settings(whole, folder, tmp_path):
     whole("packed")
     crashed = folder / "crashed packed"
@@ -147,7 +146,6 @@ ANSWERS = {"epochs": 20, "batch_size": 8, "learning_rate": 2e-3, "evaluate_every
 TAGS = {"epochs": 25, "batch_size": 8, "learning_rate": 3e-3, "evaluate_every": 14}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("task", "options", "before", "after"),
     [
@@ -262,7 +260,6 @@ def test_label_outside_the_range_is_named(berts, tmp_path):
         kbert.evaluate(berts["encoder"], "classify", tmp_path / "dev.tsv")
 
 
-@pytest.mark.full
 def test_finetune_and_evaluate_commands(folder, tmp_path, capsys, whole):
     output = tmp_path / "run"
     data = ("--train", folder / "train.tsv", "--dev", folder / "dev.tsv", "-o", output)

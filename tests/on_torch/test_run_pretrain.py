@@ -11,7 +11,6 @@ from helpers.command_line import kbert as kbert_command
 from helpers.errors import check_logged, check_named, raises
 from helpers.interrupted_run import Beginning, assert_states_equal
 from helpers.labelled_texts import QUIET
-from helpers.marks import full
 from helpers.run_shards import CONFIG, SETTINGS, make_shards, without_times
 
 import kbert
@@ -21,6 +20,7 @@ from kbert.tasks.pretraining.run_request import request_pretraining
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.run.run_folder import COMPUTATION
 
+pytestmark = pytest.mark.full
 QUICK = SETTINGS | {"steps": 6, "evaluate_every": 3, "save_every": 2}
 
 
@@ -130,7 +130,7 @@ def test_resume_of_finished_run_says_so(trained, messages, capsys):
     assert status == 2 and out == ""
 
 
-@pytest.mark.parametrize("name", [full("Lion"), full("Adafactor")])
+@pytest.mark.parametrize("name", ["Lion", "Adafactor"])
 def test_run_with_an_optimizer_of_keras_resumes_bit_equal(data, tmp_path, name):
     import keras
 
@@ -161,7 +161,6 @@ def test_resume_refuses_other_settings_by_name(unfinished):
             kbert.resume(unfinished, **other, **QUIET)
 
 
-@pytest.mark.full
 def test_resume_refuses_other_data_by_name(unfinished, tmp_path):
     other = make_shards(tmp_path, seed=5)
     with raises(ValueError, "data.train.shards.corpus") as error:
@@ -251,7 +250,6 @@ def test_moved_shards_are_the_same_data(unfinished, data, tmp_path, trained):
     np.testing.assert_equal(again.bert.model.get_weights(), trained.bert.model.get_weights())
 
 
-@pytest.mark.full
 def test_full_disk_ends_the_run_with_a_whole_state(unfinished, capsys):
     """As the kernel says it: a limit on the size of files, which the state exceeds."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -267,7 +265,6 @@ def test_full_disk_ends_the_run_with_a_whole_state(unfinished, capsys):
     assert kbert.resume(unfinished, **QUIET).history.updates[-1]["step"] == 6
 
 
-@pytest.mark.full
 def test_vanished_data_end_the_run_and_it_resumes_later(data, tmp_path, messages):
     shards = shutil.copytree(data / "shards", tmp_path / "shards")
     tokens = shards / "tokens-00000.npy"

@@ -30,4 +30,4 @@ def test_functions_are_short_and_have_paragraphs(density):
 
 
 def test_lines_are_not_crowded(density):
-    assert density.tokens <= 8.8 * density.lines, density
+    assert density.tokens <= 8.5 * density.lines, density

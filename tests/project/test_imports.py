@@ -87,6 +87,7 @@ def test_first_import_registers_layers_and_saving_needs_no_tensorflow(run_python
     assert path.is_file()
 
 
+@pytest.mark.full
 def test_extras_named_in_messages_install_the_packages():
     """`extras.require(what, extra, *modules)`: pyproject.toml's extra lists all of the modules."""
     package = Path(kbert.__file__).parent

@@ -55,6 +55,7 @@ def test_every_option_is_on_the_commands_page():
         assert all(example in part for example in command.examples)
 
 
+@pytest.mark.full
 def test_every_environment_variable_is_documented():
     found = environment.variables()
     assert {"TF_CONFIG", "WORLD_SIZE", "NO_COLOR", "KBERT_TRACEBACK"} <= set(found)

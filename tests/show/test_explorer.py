@@ -75,6 +75,7 @@ def test_comments_are_left_out_and_texts_are_not():
 MOST_BYTES = {"still": 115_000, "live": 250_000}
 
 
+@pytest.mark.full
 def test_script_and_styles_stay_small(base, tmp_path):
     kbert.save(small_bert(kbert.BertConfig(**SIZES), "encoder"), tmp_path / "model")
     live = kbert.explore(tmp_path / "model", weights="int8").html

@@ -42,6 +42,7 @@ def softmax(logits):
     return powers / powers.sum(-1, keepdims=True)
 
 
+@pytest.mark.full
 def test_every_step_follows_from_the_step_before_it(page, checkpoint):
     """The paper's formulas, on the page's tensors and the checkpoint's file."""
     from safetensors.numpy import load_file

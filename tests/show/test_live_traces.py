@@ -105,6 +105,7 @@ def test_answer_is_that_of_kberts_task(berts, family):
     assert_allclose(span["prob"], answer.score, rtol=1e-4)
 
 
+@pytest.mark.full
 def test_next_sentence_labels_and_vector_are_those_of_kberts_tasks(berts):
     bert = berts["bert", "pretraining"]
     is_next = trace_outputs(bert, PAIR)["nsp"]["isNext"]

@@ -11,6 +11,7 @@ import kbert
 TEXT = "the red cat $ees <dogs>"
 
 
+@pytest.mark.full
 def test_attribute_command_writes_a_page_and_a_picture(capsys, berts, tmp_path):
     kbert.save(berts["classifier"], tmp_path / "classifier")
     found = kbert.attribute(berts["classifier"], TEXT, steps=5)

@@ -34,6 +34,7 @@ def values_by_label(rows) -> list[dict]:
     return [{one.label: one.value for one in row} for row in rows]
 
 
+@pytest.mark.full
 def test_regression_of_several_outputs_is_not_changed(regression, outputs):
     assert_allclose(kbert.regress(regression, TEXTS), outputs, atol=1e-5)
     assert_allclose(kbert.regress(regression, TEXTS[1]), outputs[1], atol=1e-5)

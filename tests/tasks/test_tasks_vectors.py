@@ -83,6 +83,7 @@ def test_one_text_gives_one_result(berts):
     assert len(kbert.fill_mask(berts["pretraining"], "[MASK]", top_k=3)[0]) == 3
 
 
+@pytest.mark.full
 def test_a_model_of_a_fixed_length_gives_the_same(berts, small):
     bert = berts["encoder"]
     fixed = kbert.build_encoder(small, seq_len=9)

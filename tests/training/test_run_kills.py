@@ -34,9 +34,6 @@ EVERY = [
 # a fine-tuning writes states every third step and where the evaluation is the best
 FINETUNE = [["update", 2], ["within the write", 6], ["after the rename", 9]]
 CASES = {
-    "default": {
-        ("finetune", "torch"): [["within the write", 6]],
-    },
     "full": {
         ("pretrain", "torch"): EVERY,
         ("finetune", "torch"): FINETUNE,
@@ -111,7 +108,7 @@ def assert_equal(whole: Path, killed: Path, steps: int = SETTINGS["steps"]) -> N
             *case,
             points,
             id="-".join([round_, *case]),
-            marks=[] if round_ == "default" else getattr(pytest.mark, round_),
+            marks=getattr(pytest.mark, round_),
         )
         for round_, cases in CASES.items()
         for case, points in cases.items()

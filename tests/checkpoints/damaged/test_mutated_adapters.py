@@ -47,6 +47,7 @@ def pattern_documents(adapter, count: int, seed: int) -> list[tuple]:
 
 
 @pytest.mark.parametrize("count", ROUNDS)
+@pytest.mark.full
 def test_mutated_settings_of_adapters(paths, count):
     base, adapter = paths
 

@@ -98,6 +98,7 @@ def hub_home() -> str:
 
 
 @pytest.mark.parametrize("part", PUSH)
+@pytest.mark.full
 def test_another_shape_of_a_pushs_answer_is_one_line(hub, folder, monkeypatch, part):
     """The answer to a card's metadata alone may have any shape: its status says all."""
     monkeypatch.setenv("HF_TOKEN", "hf_owner")
@@ -134,6 +135,7 @@ ROUNDS = [2, full(40), nightly(400)]  # mutations of each answer
 
 
 @pytest.mark.parametrize("count", ROUNDS)
+@pytest.mark.full
 def test_mutated_answers_to_a_download(hub, folder, tmp_path, monkeypatch, count):
     """What is downloaded is what the hub has; nothing is written outside of the cache."""
     wait_no_longer(monkeypatch)
@@ -153,6 +155,7 @@ def test_mutated_answers_to_a_download(hub, folder, tmp_path, monkeypatch, count
 
 
 @pytest.mark.parametrize("count", ROUNDS)
+@pytest.mark.full
 def test_mutated_answers_to_a_push(hub, folder, monkeypatch, count):
     monkeypatch.setenv("HF_TOKEN", "hf_owner")
     wait_no_longer(monkeypatch)

@@ -136,6 +136,7 @@ ROUNDS += [nightly(kind, 120) for kind in KINDS]
 
 
 @pytest.mark.parametrize(("kind", "count"), ROUNDS)
+@pytest.mark.full
 def test_mutated_values_are_refused_or_keep_their_types(berts, tmp_path, kind, count):
     path, documents = write(kind, berts, tmp_path)
     few = 6 if kind == "keras" else 25
