@@ -201,7 +201,7 @@ def _resolve_names(argument: str, names: Collection[str], checkpoint: Checkpoint
     """
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ValueError(f"{argument} must be a list of tensors' names, got {names!r}")
-    if not names:
+    if len(names) == 0:  # of an array, too
         return set()
 
     config = checkpoint.spec.config

@@ -1,1 +1,1 @@
-"""SavedModel, ONNX, LiteRT: written for serving, not read.."""
+"""SavedModel, ONNX, LiteRT: written for serving, not read."""

@@ -156,8 +156,8 @@ def _make_example_inputs(model, positions: int) -> tuple[tuple, tuple]:
     inputs = []
     axes = []
     for tensor in model.inputs:
-        length = tensor.shape[1] or min(3, positions)
-        shape = (2, length)  # torch takes 1 for a constant
+        example_length = tensor.shape[1] or min(3, positions)
+        shape = (2, example_length)  # torch takes 1 for a constant
         dtype = getattr(torch, tensor.dtype)
         example = torch.ones(shape, dtype=dtype, device=device)
         inputs.append(example)

@@ -159,8 +159,7 @@ def tokenize(
     try:
         for block in blocks:
             with explain(block):
-                future = executor.submit(_tokenize_in_worker, block, packed)
-                waiting.append((block, future))
+                waiting.append((block, executor.submit(_tokenize_in_worker, block, packed)))
             while is_full():
                 yield next_answer()
         while waiting:
