@@ -29,9 +29,10 @@ def apply_pretraining(spec: GraphSpec, x, table, inputs: dict):
     mlm = mask_logits([logits, mask])
     if not spec.has_pooler:
         return [mlm]
-    pooled = _pooler(spec, x)
-    nsp = make_dense(spec, 2, names.NSP)(pooled)
-    return [mlm, nsp]
+    # Before the pooler: Keras draws a layer's seed as it is constructed, so a run's initial
+    # weights depend on the order.
+    nsp = make_dense(spec, 2, names.NSP)
+    return [mlm, nsp(_pooler(spec, x))]
 
 
 def _select_states(spec: GraphSpec, x, mask):
@@ -70,8 +71,9 @@ def apply_classifier(spec: GraphSpec, x, table, inputs: dict):
         firsts = inputs[names.PACKED_FIRSTS]
         gather = GatherFirsts(**name_layer(spec, names.FIRST_TOKENS))
         x = gather([x, firsts])
-    pooled = _pooler(spec, x)
+    # The dropout is constructed first, for the order of the seeds: see `apply_pretraining`.
     dropout = Dropout(spec.classifier_rate, **name_layer(spec, names.CLASSIFIER_DROPOUT))
+    pooled = _pooler(spec, x)
     classifier = make_dense(spec, spec.num_labels, names.CLASSIFIER)
     return classifier(dropout(pooled))
 

@@ -110,7 +110,7 @@ def test_dtype_that_is_no_float_policy_is_refused(small, dtype):
 
 
 def test_failed_build_leaves_the_keras_policy(small, monkeypatch):
-    monkeypatch.setattr(keras.layers.Dense, "__init__", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(keras.layers.Dense, "build", lambda self, input_shape: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         kbert.build_bert(small, dtype="mixed_bfloat16")
 
