@@ -195,6 +195,6 @@ def test_adapter_names_its_base_as_peft_does_and_is_trained_further(hub, folder,
         assert plan.data_paths["source"] == place
         assert plan.model.source.source == f"hf://org/base@{commit}"
         bert = dataclasses.replace(plan.model.source, adapter=plan.model.adapter)
-        kbert.save(bert, tmp_path / "again", format="peft")
+        kbert.save(bert, tmp_path / "again", format="peft", overwrite=True)
         saved = json.loads((tmp_path / "again/adapter_config.json").read_text())
         assert saved["revision"] == commit
