@@ -36,7 +36,8 @@ READERS = {
     "keras": "kbert.checkpoints.keras.file",
     "keras_hub": "kbert.checkpoints.keras_hub.preset",
 }
-# What a folder of a format has, as patterns: one of them, or more, as its reader then says.
+# Patterns of the files in a folder of each format. A folder with one of them may be of that
+# format: its reader then decides.
 _IN_FOLDERS = {
     "transformers": (
         "model.safetensors",
@@ -348,7 +349,7 @@ def _has_file(folder: Path, patterns: Iterable[str]) -> bool:
 
 
 def _reader(form: str):
-    if form not in tuple(READERS):
+    if form not in tuple(READERS):  # not `in READERS`: what a user gives may have no hash
         check_choice(form, READERS, "format")
     return importlib.import_module(READERS[form])
 
@@ -371,7 +372,7 @@ def _what_is_missing(path: Path) -> str:
     if any(path.glob("*.ckpt*.index")):
         return "no bert_config.json beside the checkpoint"
 
-    folders = [entry for entry in path.iterdir() if entry.is_dir()]
-    inside = [folder for folder in folders if _list_formats(folder)]
+    subfolders = [entry for entry in path.iterdir() if entry.is_dir()]
+    inside = [folder for folder in subfolders if _list_formats(folder)]
     hint = f": is it {inside[0]}?" if len(inside) == 1 else ""
     return f"no checkpoint of {', '.join(READERS)}{hint}"
