@@ -46,10 +46,11 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     if options["max_length"] is None:  # the model may have fewer positions than the default
         del options["max_length"]
     grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
+    # These only check, before Keras starts, which takes seconds.
     list_settings(**grid)
     find_folders(data, find_tasks(tasks))
     check_source(source)
-    check_writable(output / "a run")
+    check_writable(output / "a run")  # that OUT itself can be made or written to
 
     start_keras()
     if casing() is not None:

@@ -54,15 +54,16 @@ def quantize_graph(proto, bert, quantize: str | None, calibration: Sequence[str]
         after = Path(name) / "int8.onnx"
         before.write_bytes(proto.SerializeToString())
         _fold(onnxruntime, before, folded)
-        graph = onnx.load(folded)
-        _only_products(onnx, graph.graph)
-        onnx.save(graph, folded)
+        model = onnx.load(folded)
+        _turn_gemms_into_products(onnx, model.graph)
+        onnx.save(model, folded)
 
         options: dict = {"op_types_to_quantize": _PRODUCTS, "per_channel": True}
         options["weight_type"] = ort.QuantType.QInt8
         options["extra_options"] = {"MatMulConstBOnly": True}
-        if calibration is None:
-            with serving.only_errors_of("root"):  # ONNX Runtime's advice: `_fold` has done it
+        # ONNX Runtime advises in the log to prepare the model first, as `_fold` has done.
+        if calibration is None:  # then `quantize` is "dynamic": `check` has seen to it
+            with serving.only_errors_of("root"):
                 ort.quantize_dynamic(folded, after, **options)
             return onnx.load(after)
 
@@ -93,7 +94,7 @@ def _fold(onnxruntime, source: Path, target: Path) -> None:
     )
 
 
-def _only_products(onnx, graph) -> None:
+def _turn_gemms_into_products(onnx, graph) -> None:
     """Make a Gemm that only multiplies by weights a MatMul, which both ways quantize."""
     weights = {initializer.name: initializer for initializer in graph.initializer}
     for node in graph.node:

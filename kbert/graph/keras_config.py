@@ -236,14 +236,14 @@ def _list_changed_settings(name: str, layer: dict, spec: GraphSpec) -> list[str]
         return [f"{name} has the dtype policy {kind}, not a plain one"]
 
     changes = []
-    for key, value in _settings(name, layer["class_name"], spec).items():
+    for key, value in _expected_settings(name, layer["class_name"], spec).items():
         if key in settings and _plain(settings[key]) != value:
             changes.append(f"{name} has {key} {_plain(settings[key])!r}, not {value!r}")
     return changes
 
 
-def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
-    """Return the settings that decide a layer's output, apart from its weights."""
+def _expected_settings(name: str, kind: str, spec: GraphSpec) -> dict:
+    """Return the settings that decide a layer's output, apart from its weights, by its class."""
     config = spec.config
     attention = {
         "num_heads": config.num_attention_heads,
@@ -262,10 +262,11 @@ def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
         "scale": True,
         "rms_scaling": False,
     }
-    selected: dict[str, int | None] = {"start": 0, "stop": 1}
+    slice_range: dict[str, int | None] = {"start": 0, "stop": 1}  # the first token
     if name == names.MLM_SLICE:
-        selected = {"start": 1, "stop": None}
-    settings: dict[str, dict] = {
+        slice_range = {"start": 1, "stop": None}
+    is_of_answers = "Span" in name  # its two outputs are on the last axis
+    by_class: dict[str, dict] = {
         "TokenEmbedding": {"pad_token_id": config.pad_token_id, "mask_zero": False},
         "PositionEmbedding": {"first": config.first_position},
         "Dropout": {"rate": _dropout_rate(name, spec), "noise_shape": None},
@@ -273,11 +274,11 @@ def _settings(name: str, kind: str, spec: GraphSpec) -> dict:
         "FeedForward": {"units": config.intermediate_size, "hidden_act": config.hidden_act},
         "LayerNormalization": norm,
         "Dense": {"activation": _dense_activation(name, spec), "use_bias": True},
-        "Gather": {"first": spec.selected_positions and spec.has_pooler},
-        "Slice": selected,
-        "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if "Span" in name else 1},
+        "Gather": {"first": spec.selected_positions and spec.has_pooler},  # the pooler's token
+        "Slice": slice_range,
+        "Extract": {"index": int(name == names.SPAN_END), "axis": -1 if is_of_answers else 1},
     }
-    return settings.get(kind, {})
+    return by_class.get(kind, {})
 
 
 def _dropout_rate(name: str, spec: GraphSpec) -> float:

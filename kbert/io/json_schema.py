@@ -252,8 +252,13 @@ def short_repr(value) -> str:
     return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}…"
 
 
-def _check_values(value, source: str, types: tuple[type, ...], path: str = "", depth: int = 1):
-    """Raise a ValueError for too many levels, lone surrogates and numbers that are not finite."""
+def _check_values(
+    value, source: str, checked_types: tuple[type, ...], path: str = "", depth: int = 1
+) -> None:
+    """Raise a ValueError for too many levels, lone surrogates and numbers that are not finite.
+
+    Of the entries below `value` only those of `checked_types` are visited.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{_locate(source, path)} must be a finite number, got {value}")
     if isinstance(value, str):
@@ -270,14 +275,14 @@ def _check_values(value, source: str, types: tuple[type, ...], path: str = "", d
 
     if isinstance(value, list):
         for n, entry in enumerate(value):
-            if isinstance(entry, types):
-                _check_values(entry, source, types, f"{path}[{n}]", depth + 1)
+            if isinstance(entry, checked_types):
+                _check_values(entry, source, checked_types, f"{path}[{n}]", depth + 1)
         return
-    if str in types:
+    if str in checked_types:  # the keys are texts of this level
         _check_values(list(value), source, (str,), path, depth)
     for key, entry in value.items():
-        if isinstance(entry, types):
-            _check_values(entry, source, types, f"{path}.{key}", depth + 1)
+        if isinstance(entry, checked_types):
+            _check_values(entry, source, checked_types, f"{path}.{key}", depth + 1)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict:

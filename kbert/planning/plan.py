@@ -195,7 +195,7 @@ def plan(
     if ema is not None and not 0 < ema < 1:
         raise ValueError(f"ema must be a share above 0 and below 1, got {ema!r}")
     config = get_config(config)
-    shards = _count_shards(devices, batch_size, accumulation_steps)
+    micro_batches = _count_micro_batches(devices, batch_size, accumulation_steps)
     if max_predictions is None:
         max_predictions = default_predictions(seq_len)
 
@@ -208,26 +208,28 @@ def plan(
         lora_rank=lora_rank,
         lora_targets=lora_targets,
     )
-    training = costs.memory
+    step_memory = costs.memory
     blocks = _blocks_with_gradient(costs)
     activations = _activations(costs, blocks, gradient_checkpointing, devices.accelerator)
-    gradients = training.gradients
+    gradients = step_memory.gradients
     if accumulation_steps > 1:
         gradients *= 2
     needed = ChipMemory(
-        weights=training.weights,
-        moments=training.adam,
+        weights=step_memory.weights,
+        moments=step_memory.adam,
         gradients=gradients,
-        activations=activations * (batch_size // shards),
+        activations=activations * (batch_size // micro_batches),
         capacity=int(devices.accelerator.memory * (1 - _RESERVED)),
-        micro_gradients=training.gradients,
-        averages=training.adam // 2 if ema is not None else 0,
+        micro_gradients=step_memory.gradients,
+        # Adam holds two arrays of a trained weight, an average is one.
+        averages=step_memory.adam // 2 if ema is not None else 0,
     )
 
     recomputed_flops = 0
     if gradient_checkpointing:
         encoder_flops = costs.groups["encoder"].flops * blocks // config.num_hidden_layers
         recomputed_flops = encoder_flops * batch_size
+    # kbert's table of chips has no peaks for float32.
     has_peak = peak_flops is not None or precision != "float32"
     return Plan(
         config=config,
@@ -242,7 +244,7 @@ def plan(
         flops=costs.training_flops * batch_size,
         recomputed_flops=recomputed_flops,
         utilization=utilization,
-        largest_batch=needed.count_fitting(activations) * shards,
+        largest_batch=needed.count_fitting(activations) * micro_batches,
         steps=require_positive("steps", steps),
         freeze=freeze,
         lora_rank=lora_rank,
@@ -253,16 +255,16 @@ def plan(
     )
 
 
-def _count_shards(devices: Devices, batch_size: int, accumulation_steps: int) -> int:
+def _count_micro_batches(devices: Devices, batch_size: int, accumulation_steps: int) -> int:
     """Return how many micro-batches all chips compute in a step; the batch must divide by it."""
-    shards = require_positive("accumulation_steps", accumulation_steps) * devices.chips
-    if require_positive("batch_size", batch_size) % shards:
+    micro_batches = require_positive("accumulation_steps", accumulation_steps) * devices.chips
+    if require_positive("batch_size", batch_size) % micro_batches:
         raise ValueError(
-            f"batch_size must be a multiple of {shards}, {devices.chips} chips with "
+            f"batch_size must be a multiple of {micro_batches}, {devices.chips} chips with "
             f"{accumulation_steps} micro-batches each, got {batch_size}: "
-            f"give {-(-batch_size // shards) * shards}"
+            f"give {-(-batch_size // micro_batches) * micro_batches}"
         )
-    return shards
+    return micro_batches
 
 
 def _devices(tpu: str | None, gpu: str | None, precision: str, peak_flops, memory) -> Devices:

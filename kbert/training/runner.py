@@ -112,12 +112,12 @@ def train(
     from kbert.training.loop.throughput import Speed, measure_peak
 
     peak = options.peak_flops
-    how = "given"
+    peak_source = "given"
     if peak is None:
         replicas = engine.backend.replicas
-        peak, how = measure_peak(plan.settings.precision, replicas)
+        peak, peak_source = measure_peak(plan.settings.precision, replicas)
     if run is not None:
-        run.write_environment(engine, peak_flops=peak, peak_flops_source=how)
+        run.write_environment(engine, peak_flops=peak, peak_flops_source=peak_source)
 
     best = BestWeights(engine, plan.evaluate, plan.score, plan.keep_best, run)
     report = LiveReport(run, plan, lambda: best.predictions)
@@ -135,11 +135,13 @@ def train(
 
     steps = history.updates[-1]["step"]
     result = {"steps": steps, "asked": plan.steps, "stopped": history.stopped}
+    # This gives the engine the chosen weights, and returns what is to say of them.
     result |= plan.choose_weights(best, history)
     bert = _make_bert(engine, plan, result)
     if run is not None:
+        # The report is written before the file that marks the run as finished.
         run.finish(bert, result, lambda: report.finish(bert, history.updates, result))
-        engine.barrier()  # the others have read the best state
+        engine.barrier()  # `tidy` removes states: the other processes must have read the best
         run.tidy()
     path = None if run is None else run.path
     return RunResult(bert, history, result, path)

@@ -77,6 +77,7 @@ def to_keras_nlp(bert: Bert) -> "keras.Model":
         write(bert, preset)
         import keras_nlp
 
+        # KerasHub's current name of the class, which keras_nlp has too
         class_name = HEADS[bert.head].keras_hub[0]
         kind = getattr(keras_nlp.models, class_name)
         return kind.from_preset(os.fspath(preset))

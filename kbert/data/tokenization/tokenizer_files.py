@@ -109,21 +109,27 @@ def read_vocabulary(path: str | os.PathLike, **rules) -> Vocabulary | Subwords:
 
 
 def _read_file(path: Path, rules: dict) -> Vocabulary | Subwords:
+    """Read one file and those beside it.
+
+    `rules` go before the settings beside the file, and these before what the file itself says.
+    """
     is_vocab_json = path.name == "vocab.json"
     is_tokenizer_json = path.suffix == ".json" and not is_vocab_json
-    values: dict = {}
+    tokenizer_json: dict = {}
     if is_tokenizer_json:
-        values = js.read(path, _TOKENIZER)
-        setting_keys.check_settings("tokenizer.json", values, str(path))
+        tokenizer_json = js.read(path, _TOKENIZER)
+        setting_keys.check_settings("tokenizer.json", tokenizer_json, str(path))
     config = _read_beside(path, "tokenizer_config.json", _SETTINGS)
-    settings = _read_settings(path, values, config)
+    settings = _read_settings(path, tokenizer_json, config)
     rules = {key: rule for key, rule in rules.items() if rule is not None}
 
-    model = values.get("model") or {}
+    model = tokenizer_json.get("model") or {}
     if is_vocab_json or model.get("type") in KINDS:
         return _subwords(path, settings, config, rules)
 
-    arguments = _wordpiece_arguments(path, values, settings, config)
+    # This also removes from `settings` what does not count for the tokenizer's class.
+    arguments = _wordpiece_arguments(path, tokenizer_json, settings, config)
+    # The two tokens that the file's template puts around a text; None: it has none.
     frame = arguments.pop("frame", None)
     clean_up = bool(config.get("clean_up_tokenization_spaces"))
     arguments = {"clean_up": clean_up} | _merge_arguments(arguments, settings, rules)

@@ -135,7 +135,7 @@ class PositionEmbedding(keras.layers.Layer):
 
     def call(self, inputs, training=None):
         if isinstance(inputs, (list, tuple)):
-            x, positions, _ = inputs
+            x, positions, _text_numbers = inputs  # the last are for `compute_mask`
             positions = ops.cast(positions, "int32") + self.first
             table = ops.convert_to_tensor(self.embeddings)
             y = kops.embedding_lookup(table, positions)
@@ -151,8 +151,9 @@ class PositionEmbedding(keras.layers.Layer):
 
         end = self.first + ops.shape(x)[1]
         if training and keras.backend.backend() == "tensorflow":
-            # The gradient of a slice is dense. If all gradients are dense, Keras's optimizer
-            # registers one of its own per `fit`, and TensorFlow keeps it, and the model.
+            # A look-up has a sparse gradient, a slice a dense one. If all gradients are dense,
+            # Keras's optimizer registers a gradient function with TensorFlow in each `fit`,
+            # and TensorFlow keeps that function for ever, and with it the model.
             positions = ops.arange(self.first, end)
             table = ops.convert_to_tensor(self.embeddings)
             y = kops.embedding_lookup(table, positions)

@@ -179,16 +179,17 @@ def _draw_embeddings(layers: Sequence[Row]) -> tuple[list[Shape], float]:
     by_name = {row.layer: row for row in layers}
     has_segments = names.SEGMENT_EMBEDDING in by_name
     step = _EMBEDDING_WIDTH + 8
+    # Of two embeddings the token's arrow goes straight up.
     columns = {names.TOKEN_EMBEDDING: 0.0, names.POSITION_EMBEDDING: step}
     if has_segments:
         columns = {names.TOKEN_EMBEDDING: -step, names.SEGMENT_EMBEDDING: 0.0}
         columns[names.POSITION_EMBEDDING] = step
 
     shapes: list[Shape] = []
-    plus = _EMBEDDING_BOTTOM + _TWO_LINES + 17  # the middle of the sign of the sum
+    top = _EMBEDDING_BOTTOM + _TWO_LINES
+    plus = top + 17  # the middle of the sign of the sum
     for name, x in columns.items():
         shapes += _draw_embedding(by_name[name], x)
-        top = _EMBEDDING_BOTTOM + _TWO_LINES
         if x == 0:
             shapes.append(_rise(x, top, plus - _SIGN_RADIUS))
         else:

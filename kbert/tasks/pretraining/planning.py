@@ -58,7 +58,7 @@ def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
     assert settings.warmup_steps is not None and settings.evaluate_every is not None
 
     model = _plan_model(settings, sources, data)
-    # without next sentences their labels have weight 0
+    # Both outputs have a loss, with `mlm_only` too: there all labels of NSP have the weight 0.
     loss = LOSSES[HEADS[model.spec.head].loss]
     losses = {names.MLM: loss, names.NSP: loss}
     evaluate = dev_fingerprint = None
@@ -74,7 +74,7 @@ def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
         derived=list_derived(request, settings),
         fingerprint={"train": batches.fingerprint, "dev": dev_fingerprint},
         data_paths=list_paths(sources),
-        base="init",
+        base="init",  # the key in `sources`
         base_may_move=False,
         model=model,
         batches=batches,
