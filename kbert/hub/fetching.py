@@ -27,7 +27,7 @@ def locate(source: str | os.PathLike) -> Path:
     path = Path(source)
     if not path.exists():
         return fetch(_parse(source))
-    _warn_of_namesake(os.fspath(source))
+    warn_of_namesake(os.fspath(source))
 
     root = path.absolute()
     if root.name == "snapshots":
@@ -185,7 +185,7 @@ def _parse(source: str | os.PathLike, *, local: bool = True) -> ModelName:
 
 
 @functools.cache  # once for each text
-def _warn_of_namesake(text: str) -> None:
+def warn_of_namesake(text: str) -> None:
     """Say that a local path is opened where a model has the same name."""
     models = list_known_models()
     addresses = {name: row["address"] for name, row in models.items()}

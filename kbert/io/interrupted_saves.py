@@ -32,7 +32,7 @@ _logger = logging.getLogger("kbert")
 
 PREFIX = ".kbert"
 RECORD = ".kbert.json"
-_WRITER_TIMEOUT_S = 5.0  # renames take far less: who takes longer was stopped on another machine
+WRITER_TIMEOUT_S = 5.0  # renames take far less: who takes longer was stopped on another machine
 
 _DIGESTED = 1 << 20  # bytes at either end of a file: weights are large
 _STAMPS = js.mapping_of(js.TEXT, "stamps by path")
@@ -175,7 +175,7 @@ def find_interrupted(folder: Path) -> InterruptedSave | None:
 
     Raise a ValueError for one that is not certain to be kbert's, or that the folder no longer fits.
     """
-    until = time.monotonic() + _WRITER_TIMEOUT_S
+    until = time.monotonic() + WRITER_TIMEOUT_S
     while True:
         unfinished = _list_unfinished(folder)
         if not unfinished:
@@ -296,7 +296,7 @@ def _is_moving(new: Path) -> bool:
         age = time.time() - os.stat(new).st_mtime
     except FileNotFoundError:  # it has just ended
         return True
-    return not is_left(new) and age < _WRITER_TIMEOUT_S
+    return not is_left(new) and age < WRITER_TIMEOUT_S
 
 
 def _read(path: Path, folder: Path) -> InterruptedSave:

@@ -54,7 +54,7 @@ def compile_for(device: str) -> Iterator[None]:
 
 
 @functools.cache
-def _device_here() -> str:
+def find_device() -> str:
     import keras
 
     name = device_names()[0].lower()
@@ -71,17 +71,17 @@ def _device_here() -> str:
 
 def device_kind() -> str:
     """Return the device that operations are selected for: "cpu", "gpu", "old gpu" or "tpu"."""
-    return _device or _device_here()
+    return _device or find_device()
 
 
 @functools.cache
-def _select(name: str, backend: str, device: str | None) -> Callable:
+def select(name: str, backend: str, device: str | None) -> Callable:
     """Return the fastest function of an operation."""
     is_here = device is None
-    kind = device or _device_here()
+    kind = device or find_device()
     of_backend = (backend,) if backend in WITH_GRADIENTS else ()  # numpy and openvino have none
     modules = _MODULES.get((backend, kind), of_backend)
-    if modules[:1] == ("tensorflow_gpu",) and not _has_jax_kernels(is_here):
+    if modules[:1] == ("tensorflow_gpu",) and not has_jax_kernels(is_here):
         modules = modules[1:]
 
     for module_name in (*modules, "composed", "reference"):
@@ -92,7 +92,7 @@ def _select(name: str, backend: str, device: str | None) -> Callable:
 
 
 @functools.cache
-def _has_jax_kernels(here: bool) -> bool:
+def has_jax_kernels(here: bool) -> bool:
     """Whether TensorFlow has JAX's kernels for a GPU; one that is here must run them, too."""
     try:
         if importlib.util.find_spec("jax") is None:
@@ -123,4 +123,4 @@ def __getattr__(name: str):
         raise AttributeError(name)
     import keras  # here, so that the modules of this package start no backend
 
-    return _select(name, keras.backend.backend(), _device)
+    return select(name, keras.backend.backend(), _device)

@@ -88,7 +88,7 @@ def _call(name: str, arrays: dict, has_kernel: bool = True, **options):
     tensors, tree = jax.tree.flatten(arrays)
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if has_kernel and all(tensor.shape.is_fully_defined() for tensor in tensors):
-        return _convert(name, tree, **options)(*tensors)
+        return convert(name, tree, **options)(*tensors)
 
     module = tensorflow_ops if hasattr(tensorflow_ops, name) else composed
     arrays = jax.tree.unflatten(tree, tensors)
@@ -97,7 +97,7 @@ def _call(name: str, arrays: dict, has_kernel: bool = True, **options):
 
 
 @functools.cache
-def _convert(name: str, tree, **options) -> Callable:
+def convert(name: str, tree, **options) -> Callable:
     """Return an operation on tensors, with its gradient, traced once per shape and dtype.
 
     `tree` is the structure of the operation's arrays.
@@ -111,22 +111,27 @@ def _convert(name: str, tree, **options) -> Callable:
 
     @tf.custom_gradient
     def call(*tensors):
-        structure = []  # of what the gradient needs
+        # JAX's pullback is a tree: its leaves are the arrays that the gradient needs.
+        pullback_trees = []
 
         def compute(*arrays):
-            y, differentiate = jax.vjp(operate, *arrays)
-            residuals, tree = jax.tree.flatten(differentiate)
-            structure.append(tree)
+            y, pullback = jax.vjp(operate, *arrays)
+            residuals, pullback_tree = jax.tree.flatten(pullback)
+            pullback_trees.append(pullback_tree)
             return y, residuals
 
-        def differentiate(residuals, *of_results):
-            of_results = of_results if len(of_results) > 1 else of_results[0]
-            pullback = jax.tree.unflatten(structure[0], residuals)
-            gradients = pullback(of_results)
+        def differentiate(residuals, *result_gradients):
+            pullback = jax.tree.unflatten(pullback_trees[0], residuals)
+            has_one_result = len(result_gradients) == 1  # JAX takes its gradient as it is
+            gradients = pullback(result_gradients[0] if has_one_result else result_gradients)
+            # float0 is JAX's gradient of integers, for which `grad` returns None
             return [gradient for gradient in gradients if gradient.dtype != jax.dtypes.float0]
 
-        def grad(*of_results):
-            computed = _export(differentiate)(residuals, *of_results)
+        # Tracing `compute` fills `pullback_trees`, which `grad` reads later.
+        y, residuals = _export(compute)(*tensors)
+
+        def grad(*result_gradients):
+            computed = _export(differentiate)(residuals, *result_gradients)
             remaining = iter(computed)
             gradients = []
             for tensor in tensors:
@@ -134,7 +139,6 @@ def _convert(name: str, tree, **options) -> Callable:
                 gradients.append(next(remaining) if is_floating else None)
             return gradients
 
-        y, residuals = _export(compute)(*tensors)
         return y, grad
 
     return tf.function(call, autograph=False)

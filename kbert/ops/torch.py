@@ -51,7 +51,7 @@ def attention(query, key, value, mask=None, rate: float = 0.0, seed=None):
         mask = zeros.masked_fill(masked, torch.finfo(query.dtype).min / 2)
     query = query * scale
 
-    if rate and _draws_by_seed(query):
+    if rate and draws_by_seed(query):
         scores = query @ key.mT
         if mask is not None:
             scores = scores.add_(mask)
@@ -103,7 +103,7 @@ def dense(x, kernel, bias, activation: Callable):
     if formula is None or torch.is_grad_enabled() or not _onednn_is_faster(left, right):
         return bias_activation(linear(x, kernel), bias, activation)
     bias = ops.cast(bias, x.dtype)
-    y = _ONEDNN(left, right, bias, "gelu", [], formula)
+    y = ONEDNN_LINEAR(left, right, bias, "gelu", [], formula)
     return y.unflatten(0, x.shape[:-1])
 
 
@@ -111,7 +111,7 @@ def dropout(x, rate: float, seed):
     """See `reference.dropout`; on a CPU the rate is a multiple of 2⁻¹⁶, below 1."""
     if not rate:
         return x
-    if not _draws_by_seed(x):
+    if not draws_by_seed(x):
         return functional.dropout(x, rate)
     keep, scale = _draw(x, rate, seed)
     return _Dropout.apply(x, keep, scale)
@@ -133,7 +133,7 @@ class _Dropout(torch.autograd.Function):
         return _keep(gradient, keep).mul_(ctx.scale), None, None
 
 
-def _draws_by_seed(x) -> bool:
+def draws_by_seed(x) -> bool:
     """Return whether dropout draws from the layer's seed: eager on a CPU, see the module."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
@@ -221,8 +221,9 @@ def cross_entropy(logits, labels, weights):
 
 # Products. torch multiplies matrices of float32 by MKL, which leaves half of an AMD processor
 # unused. oneDNN does not, and torch has its product under this name alone.
-_ONEDNN: Any = keras_internals.onednn_product()
-_SMALLEST = 2**21  # multiplications; below, oneDNN's preparation takes longer than MKL's product
+ONEDNN_LINEAR: Any = keras_internals.onednn_product()
+# In multiplications: below, oneDNN prepares itself for longer than MKL takes for the product.
+SMALLEST_PRODUCT = 2**21
 
 
 def _product(x, matrix, bias=None, transposed: bool = False):
@@ -246,7 +247,7 @@ class _Product(torch.autograd.Function):
         ctx.save_for_backward(x, matrix)
         ctx.transposed = transposed
         right = matrix if transposed else matrix.mT
-        return _ONEDNN(x, right, bias, "none", [], "")
+        return ONEDNN_LINEAR(x, right, bias, "none", [], "")
 
     @staticmethod
     @once_differentiable
@@ -268,7 +269,7 @@ class _Product(torch.autograd.Function):
 def _multiply(x, y):
     """Return x yᵀ."""
     if _onednn_is_faster(x, y):
-        return _ONEDNN(x, y, None, "none", [], "")
+        return ONEDNN_LINEAR(x, y, None, "none", [], "")
     return x @ y.mT
 
 
@@ -278,15 +279,15 @@ def _onednn_is_faster(x, y) -> bool:
         x.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and x.dtype == y.dtype == torch.float32
-        and x.numel() * len(y) >= _SMALLEST
+        and x.numel() * len(y) >= SMALLEST_PRODUCT
         and torch.backends.mkldnn.enabled
-        and _is_amd()
+        and is_amd()
     )
 
 
 @functools.cache
-def _is_amd() -> bool:
-    has_both = torch.backends.mkl.is_available() and _ONEDNN is not None
+def is_amd() -> bool:
+    has_both = torch.backends.mkl.is_available() and ONEDNN_LINEAR is not None
     get_capabilities = getattr(torch.cpu, "get_capabilities", dict)  # not before torch 2.10
     capabilities: dict = get_capabilities()
     name = capabilities.get("cpu_name", "")

@@ -22,7 +22,7 @@ _NODE = re.compile(rb'<g id="[^"]*" class="node .*?</g>', re.DOTALL)
 
 _NEXT = "//next\n"  # between two graphs: a comment, to Graphviz's own program
 
-_PYGRAPHVIZ = f"""
+PYGRAPHVIZ = f"""
 import pygraphviz, sys
 for text in sys.stdin.buffer.read().decode().split({_NEXT!r}):
     graph = pygraphviz.AGraph(string=text)
@@ -77,7 +77,7 @@ def command() -> list[str]:
                 "Graphviz's dot program on PATH, got neither (.dot and .mmd need nothing)"
             ) from None
         return [program]
-    return [sys.executable, "-c", _PYGRAPHVIZ]
+    return [sys.executable, "-c", PYGRAPHVIZ]
 
 
 def lend_to_pydot() -> None:

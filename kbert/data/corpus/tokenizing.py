@@ -192,7 +192,7 @@ def software() -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=2)
-def _unpack(packed: bytes):
+def unpack(packed: bytes):
     """Return the Rust tokenizer and the settings, once in each worker."""
     import tokenizers
 
@@ -210,7 +210,7 @@ def _list_versions(versions: dict[str, str]) -> str:
 
 def _tokenize_in_worker(block: Block, packed: bytes) -> Tokens | str:
     """Return a block's tokens, or what is wrong with its text, in words."""
-    rust, settings = _unpack(packed)
+    rust, settings = unpack(packed)
     try:
         sentences = parse(block, text_column=settings.text_column, language=settings.language)
     except ValueError as error:

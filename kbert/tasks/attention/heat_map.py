@@ -10,8 +10,8 @@ from kbert.tasks.common.pictures import draw_figure
 _INCHES = 0.22  # per token, at most
 _LONGEST = 36.0  # inches of all tokens, at most
 _MARGIN = 2.0  # for the tokens' names and the scale, in inches
-_NAMED = 256  # tokens, at most
-_BEYOND = "0.8"  # grey: above the scale
+MOST_NAMED = 256  # tokens, at most
+BEYOND_SCALE = "0.8"  # grey: above the scale
 _PIXELS = 6000  # a side of a PNG, at most
 
 
@@ -43,7 +43,7 @@ def _draw_weights(figure, axes, weights: np.ndarray, top: float | None) -> None:
     if top is None:
         top = largest
     ramp = palette.as_fractions(palette.WEIGHTS["light"])
-    colours = LinearSegmentedColormap.from_list("weights", ramp).with_extremes(over=_BEYOND)
+    colours = LinearSegmentedColormap.from_list("weights", ramp).with_extremes(over=BEYOND_SCALE)
     # the square root: most weights are near 0, and differ there
     scale = PowerNorm(0.5, 0.0, top)
     image = axes.imshow(weights, cmap=colours, norm=scale, interpolation="nearest")
@@ -58,7 +58,7 @@ def _draw_weights(figure, axes, weights: np.ndarray, top: float | None) -> None:
 
 def _name_tokens(axes, tokens: list[str], cell: float) -> None:
     """Write the names of rows and columns; of many, every n-th, so that they can be read."""
-    every = -(-len(tokens) // _NAMED)
+    every = -(-len(tokens) // MOST_NAMED)
     ticks = range(0, len(tokens), every)
     labels = [printable.line(token) for token in tokens[::every]]
     size = min(9.0, 72 * cell * 0.8 * every)  # points

@@ -31,7 +31,7 @@ from kbert.tasks.embedding.inference import check_finite, compare, embed
 from kbert.tasks.searching import TOP
 
 _logger = logging.getLogger("kbert")
-_AT_ONCE = 1 << 22  # scores that are computed at a time
+SCORES_AT_ONCE = 1 << 22  # scores that are computed at a time
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def search(
         results = [[] for _ in queries]
         return results[0] if is_single else results
 
-    size = max(_AT_ONCE // len(texts), 1)
+    size = max(SCORES_AT_ONCE // len(texts), 1)
     function = settings_of(bert, "search").similarity
     for start in range(0, len(queries), size):
         chunk = query_embeddings[start : start + size, :width]

@@ -45,7 +45,7 @@ def _join_hosts(config: dict, devices: int | None) -> tf.distribute.Strategy:
 
 def _find_tpu(devices: int | None) -> tf.distribute.Strategy:
     name = os.environ.get(_NAME) or "local"  # this host's own
-    strategy = _connect_tpu(name)
+    strategy = connect_tpu(name)
     chips = strategy.num_replicas_in_sync
     if devices not in (None, chips):
         raise ValueError(f"devices must be all {chips} of the TPU {name!r}, got {devices}")
@@ -75,7 +75,7 @@ def _mirrored(names: tuple[str, ...]) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(names)
 
 
-def _connect_tpu(name: str) -> tf.distribute.Strategy:
+def connect_tpu(name: str) -> tf.distribute.Strategy:
     try:
         scheme, _, address = name.partition("://")
         if scheme == "grpc" and not hosts.is_reachable(address.split(",")[0]):

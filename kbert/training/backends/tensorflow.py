@@ -20,7 +20,7 @@ from kbert.training.backends.strategies import LocalReplicas, all_gather, functi
 from kbert.training.step.state import Counts, Values
 from kbert.training.step.step import TrainingStep
 
-_WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
+WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -67,7 +67,7 @@ class TensorFlowBackend(Backend):
         # whose every length it would compile anew. Small models are not worth it.
         jit_updates = jit
         if jit is None:
-            jit_updates = step.model.count_params() > _WORTH_COMPILING
+            jit_updates = step.model.count_params() > WORTH_COMPILING
             jit = self.default_jit
 
         # With one replica XLA compiles the whole step, and on a TPU too, the exchange within. With

@@ -22,7 +22,7 @@ _COUNT, _NUMBER, _GPU = "WORLD_SIZE", "RANK", "LOCAL_RANK"
 _HOST, _PORT = "MASTER_ADDR", "MASTER_PORT"
 _START_THEM = ": start the processes by torchrun, or give each"
 _SUM_TIMEOUT = timedelta(minutes=30)  # the others wait in a sum while one writes a state
-_BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of them at once
+BUCKET_BYTES = 25 << 20  # not a wait for each weight, nor a copy of all of them at once
 
 
 def start(timeout_s: float = hosts.HOST_TIMEOUT_S) -> tuple[int, int]:
@@ -48,7 +48,7 @@ def sum_tensors(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     for bucket in _buckets(tensors):
         flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
         with _explain_errors():
-            dist.all_reduce(flat, group=_group())  # SUM
+            dist.all_reduce(flat, group=make_group())  # SUM
         sizes = [tensor.numel() for tensor in bucket]
         pieces = flat.split(sizes)
         for piece, tensor in zip(pieces, bucket, strict=True):
@@ -62,7 +62,7 @@ def gather_tensor(tensor: torch.Tensor) -> torch.Tensor:
     count = dist.get_world_size()
     gathered = [torch.empty_like(tensor) for _ in range(count)]
     with _explain_errors("gathering"):
-        dist.all_gather(gathered, tensor, group=_group())
+        dist.all_gather(gathered, tensor, group=make_group())
     return torch.stack(gathered)
 
 
@@ -70,7 +70,7 @@ def take_from_first(tensors: list[torch.Tensor]) -> None:
     """Set contiguous tensors to what process 0 has; a ProcessFailed where one is gone."""
     with _explain_errors():
         for tensor in tensors:
-            dist.broadcast(tensor, 0, group=_group())
+            dist.broadcast(tensor, 0, group=make_group())
 
 
 def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
@@ -78,7 +78,7 @@ def _buckets(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
     bucket: list[torch.Tensor] = []
     for tensor in tensors:
         size = sum(other.nbytes for other in bucket) + tensor.nbytes
-        if bucket and (size > _BUCKET_BYTES or tensor.dtype != bucket[0].dtype):
+        if bucket and (size > BUCKET_BYTES or tensor.dtype != bucket[0].dtype):
             yield bucket
             bucket = []
         bucket.append(tensor)
@@ -103,7 +103,7 @@ def _reason(error: Exception) -> str:
 
 
 @functools.cache
-def _group():
+def make_group():
     # One of its own: at the start each waits less long for the others than in a sum.
     return dist.new_group(timeout=_SUM_TIMEOUT)
 
@@ -127,7 +127,7 @@ def _meet(mine: int, count: int, timeout_s: float) -> None:
     try:
         timeout = timedelta(seconds=timeout_s)
         dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timeout)
-        _group()
+        make_group()
     except RuntimeError as error:
         raise TimeoutError(
             f"not all of the {count} processes met at {address} within {timeout_s:.0f} s "
