@@ -26,6 +26,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.full
 def test_inspect_needs_no_casing(folder, capsys):
     done = run(capsys, "inspect", folder / "bert")
     assert done.status == 0 and "19 tokens, casing unknown" in done.out

@@ -76,6 +76,7 @@ def test_convert_does_not_replace_what_it_reads_by_a_part_of_it(capsys, both, tm
     assert read_files(both) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("form", "name"),
     [
@@ -96,6 +97,7 @@ def test_convert_replaces_a_model_only_if_told_to(capsys, both, tmp_path, form, 
     assert done.out == said.rstrip("\n") + ", in place of the old one\n"
 
 
+@pytest.mark.full
 def test_convert_adds_a_vocabulary_to_a_model_without_one(capsys, both, tmp_path):
     text = (both / "vocab.txt").read_text()
     (tmp_path / "words.txt").write_text(text)
@@ -112,6 +114,7 @@ def test_convert_adds_a_vocabulary_to_a_model_without_one(capsys, both, tmp_path
     assert "words.txt does not fit" in said and not (tmp_path / "no").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -187,6 +187,7 @@ def check_export(form, name, folder, capfd, head, hidden_act, options):
     assert [file.name for file in folder.iterdir()] == [name]
 
 
+@pytest.mark.full
 @cases("tokens", first=())
 def test_a_saved_model_gives_the_models_numbers(tmp_path, capfd, head, hidden_act, options):
     check_export("saved_model", "saved", tmp_path, capfd, head, hidden_act, options)
@@ -225,6 +226,7 @@ VECTORS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("form", "head", "sentence"), VECTORS)
 def test_exported_sentence_vectors_equal_embed(tmp_path, form, head, sentence):
     """Without a format: of the model that all formats are made of."""

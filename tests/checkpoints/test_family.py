@@ -75,6 +75,7 @@ def test_closed_form_graph_and_transformers_count_the_same(there, name):
     assert kbert.verify(bert.model).ok
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", EVERY)
 def test_what_is_saved_is_what_transformers_wrote_bit_for_bit(there, name, tmp_path):
     kbert.save(load(there / name), tmp_path)
@@ -131,6 +132,7 @@ def test_keras_file_keeps_family_models(folders, tmp_path):
             assert_array_equal(one, other)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_hard_texts_have_transformers_ids(quick, kind, tmp_path):
     wanted = json.loads((quick / "tokens.json").read_text())[kind]

@@ -83,6 +83,7 @@ def test_killed_save_leaves_the_whole_old_or_new_folder(killed_at, old_and_new, 
     assert unfinished > 5  # the files of the checkpoint: all of them were waited for
 
 
+@pytest.mark.full
 def test_killed_first_save_leaves_no_folder(killed_at, old_and_new, tmp_path):
     target = tmp_path / "bert"
     assert killed_at(4, old_and_new["new"], target)
@@ -165,6 +166,7 @@ def test_folder_write_checks_all_targets_first(old_and_new, tmp_path):
         assert read_files(target) == before
 
 
+@pytest.mark.full
 def test_reader_waits_for_a_running_writer(interrupt, old_and_new, tmp_path, monkeypatch):
     target = shutil.copytree(old_and_new["old"], tmp_path / "bert")
     left = interrupt(old_and_new["new"], target)
@@ -177,11 +179,12 @@ def test_reader_waits_for_a_running_writer(interrupt, old_and_new, tmp_path, mon
     assert time.monotonic() - start > 0.1
     timer.join()
     os.utime(left.rename(new))
-    timeout = "_WRITER_TIMEOUT_S"  # its writer was stopped, or is on another machine
+    timeout = "WRITER_TIMEOUT_S"  # its writer was stopped, or is on another machine
     monkeypatch.setattr(interrupted_saves, timeout, 0.1)
     assert opened(target) == opened(old_and_new["new"])
 
 
+@pytest.mark.full
 def test_reader_never_misses_a_save_that_a_writer_takes(
     interrupt, old_and_new, tmp_path, monkeypatch
 ):
@@ -216,6 +219,7 @@ def test_reader_never_misses_a_save_that_a_writer_takes(
     assert calls["moment"] > 5
 
 
+@pytest.mark.full
 def test_a_folder_that_cannot_be_finished_is_one_line(
     capsys, interrupt, old_and_new, tmp_path, monkeypatch
 ):
@@ -246,6 +250,7 @@ def test_interrupted_vocabulary_write_is_read_then_finished(interrupt, tmp_path)
     assert not list((tmp_path / "vocab").glob(".*"))
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this system")
 @pytest.mark.parametrize(
     "make", [getattr(os, "mkfifo", None), lambda path: os.symlink(os.devnull, path)]
@@ -282,6 +287,7 @@ def test_unremovable_files_keep_the_old_folder_whole(tmp_path, nobody):
     assert read_files(target) == before
 
 
+@pytest.mark.full
 def test_killed_replacement_leaves_only_the_old_or_new_folder(killed_at, tmp_path):
     """As a SavedModel is; a link to it stays one."""
     for name in ("old", "new"):
@@ -311,6 +317,7 @@ def test_killed_replacement_leaves_only_the_old_or_new_folder(killed_at, tmp_pat
     assert found == sorted(found, reverse=True) and set(found) == {"old", "new"} and step < 39
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "form"), [("model", "transformers"), ("model.keras", "keras"), ("adapter", "peft")]
 )

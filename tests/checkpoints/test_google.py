@@ -98,6 +98,7 @@ def test_optimizer_slots_are_left_out_and_named(release):
         assert (tensor.shape, tensor.dtype) == ((2, 24), "float32")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("parts", "head", "lacks"),
     [
@@ -167,6 +168,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["RMSProp", *(full(n) for n in OPTIMIZERS if n != "RMSProp")])
 def test_slots_of_tensorflows_optimizers_are_left_out(arrays, tmp_path, name):
     """The checkpoint that tf.train.Saver writes of every variable while the optimizer trains."""
@@ -188,6 +190,7 @@ def test_slots_of_tensorflows_optimizers_are_left_out(arrays, tmp_path, name):
     assert kbert.load(folder).report.initialized == ()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "slots",
     [
@@ -304,6 +307,7 @@ def test_another_models_checkpoint_is_named(tmp_path):
     load_error(folder, "object-based")
 
 
+@pytest.mark.full
 def test_google_format_refuses_or_warns_of_losses(small, tmp_path):
     tokens = kbert.Bert(small, "tokens", kbert.build_token_classifier(small))
     with raises(ValueError, "head tokens", "TokenClassifier/kernel"):

@@ -139,6 +139,7 @@ def test_offline_an_encoder_opens_as_far_as_it_is_cached(
         check_same(kbert.load(MINILM), minilm_folder, sentence=False)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("content", ["/etc", "../../..", ".", ""])
 def test_a_branch_of_a_cache_leads_nowhere_else(hub, bert_folder, content):
     hub.add(BERT, bert_folder)
@@ -158,6 +159,7 @@ def test_a_run_from_a_copied_cache_keeps_the_path(hub, bert_folder, tmp_path):
     assert kbert.load(copy).source == f"hf://{BERT}@{commit}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("below", ["", "snapshots", "snapshots/{commit}"])
 def test_folders_of_a_cache_open_by_path(hub, bert_folder, tmp_path, no_sockets, below):
     commit = hub.add(BERT, bert_folder)
@@ -168,6 +170,7 @@ def test_folders_of_a_cache_open_by_path(hub, bert_folder, tmp_path, no_sockets,
     check_same(bert, bert_folder)
 
 
+@pytest.mark.full
 def test_of_several_snapshots_the_branch_chooses(hub, bert_folder, minilm_folder, capsys):
     old, new = hub.add(BERT, minilm_folder, ref="v1"), hub.add(BERT, bert_folder)
     kbert.load(f"{BERT}@v1")
@@ -229,6 +232,7 @@ def test_two_processes_download_at_once(hub, bert_folder):
     assert not [path for path in cache_of(BERT).rglob("*") if "incomplete" in path.name]
 
 
+@pytest.mark.full
 def test_cache_lists_models_with_their_sizes(hub, bert_folder, minilm_folder, capsys):
     commit = hub.add(BERT, bert_folder)
     hub.add(MINILM, minilm_folder)

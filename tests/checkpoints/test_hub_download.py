@@ -53,6 +53,7 @@ def test_only_what_kbert_reads_is_downloaded(hub, request, name, layout):
     assert (bert.sentence is not None) == (name == MINILM)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "text, tag",
     [
@@ -208,6 +209,7 @@ REFUSALS = {  # options of the repository, token, name, error, what its line nam
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_are_one_line(hub, bert_folder, monkeypatch, capsys, case):
     options, token, name, error, thing = REFUSALS[case]
@@ -221,6 +223,7 @@ def test_refusals_are_one_line(hub, bert_folder, monkeypatch, capsys, case):
     assert not hub.sent()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{"private": True}, {"gated": True}])
 @pytest.mark.parametrize("where", ["variable", "file"])
 def test_a_token_opens_private_and_gated_models(hub, bert_folder, monkeypatch, options, where):
@@ -276,12 +279,13 @@ def test_a_model_without_weights_is_refused(hub, tmp_path, capsys):
     assert not hub.sent()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("address", ["/api/", "/resolve/", full("/cdn/")])
 def test_a_silent_hub_is_one_line_within_ten_seconds(bert_hub, monkeypatch, capsys, address):
     """It is silent from the start, or from a later question on; waits are shortened."""
     from kbert.hub import hugging_face
 
-    monkeypatch.setattr(hugging_face, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(hugging_face, "TIMEOUT_S", 0.2)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
     monkeypatch.setattr("huggingface_hub.file_download._ETAG_RETRY_TIMEOUT", 0.2, raising=False)
     wait_no_longer(monkeypatch)

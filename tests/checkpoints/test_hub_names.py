@@ -101,13 +101,14 @@ def test_a_path_goes_before_a_name_and_a_message_says_so(hub, saved, tmp_path, m
     monkeypatch.chdir(tmp_path)
     shutil.copytree(saved[0] / "encoder", tmp_path / name)
     hub.add(BERT, saved[0] / "pretraining")
-    fetching._warn_of_namesake.cache_clear()
+    fetching.warn_of_namesake.cache_clear()
     with logged(f"{name} ", f"hf://{BERT}"):
         bert = kbert.load(name)
     assert bert.head == "encoder" and bert.source is None and hub.requests == []
     assert kbert.load(f"hf://{BERT}").head == "pretraining"
 
 
+@pytest.mark.full
 def test_a_folder_of_an_owners_name_hides_none_of_its_models(hub, saved, tmp_path, monkeypatch):
     """Only a whole path that exists goes before a name."""
     monkeypatch.chdir(tmp_path)
@@ -160,6 +161,7 @@ COMMANDS = {  # the head that is asked for, and the rest of the line
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", [name if name in QUICK else full(name) for name in COMMANDS])
 def test_commands_open_models_by_their_names(hub, saved, tmp_path, capsys, command):
     head, rest = COMMANDS[command]
@@ -173,6 +175,7 @@ def test_commands_open_models_by_their_names(hub, saved, tmp_path, capsys, comma
     assert any(file.startswith("model.safe") for file in hub.sent())
 
 
+@pytest.mark.full
 def test_adapters_are_opened_by_their_names(hub, tmp_path, capsys):
     """PEFT's own adapter and its base, each by name and by path."""
     run_peer("peer_peft_folder:write_adapters", tmp_path)

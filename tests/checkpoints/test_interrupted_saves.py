@@ -86,6 +86,7 @@ def read_in_each_way(folder: Path) -> None:
             assert "\n" not in str(error)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("form", "moved"),
     [
@@ -117,6 +118,7 @@ def test_interrupted_save_is_read_whole_in_each_format(
     assert read_tree(tmp_path) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("moved", [0, 3])
 def test_a_file_of_an_interrupted_save_is_opened_as_a_whole_one(interrupt, pair, tmp_path, moved):
     target = shutil.copytree(pair / "old", tmp_path / "bert")
@@ -129,6 +131,7 @@ def test_a_file_of_an_interrupted_save_is_opened_as_a_whole_one(interrupt, pair,
     assert read_tree(target) == before
 
 
+@pytest.mark.full
 def test_interrupted_save_is_read_in_a_folder_that_is_read_only(interrupt, pair, tmp_path, nobody):
     target = shutil.copytree(pair / "old", tmp_path / "bert")
     interrupt(pair / "new", target)
@@ -174,6 +177,7 @@ def test_interrupted_adapter_is_read_whole(interrupt, tmp_path):
     assert read_tree(tmp_path) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [".kbert.0-1.new", ".kbert.0-1.alone.new"])
 def test_a_link_to_a_folder_is_left_alone(pair, mine, tmp_path, name, capsys):
     target = shutil.copytree(pair / "old", tmp_path / "bert")
@@ -222,7 +226,7 @@ def stamp_of(path: Path) -> str:
 def test_what_a_stranger_left_beside_files_of_the_user_changes_none(
     pair, mine, tmp_path, how, capsys, monkeypatch
 ):
-    monkeypatch.setattr(interrupted_saves, "_WRITER_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(interrupted_saves, "WRITER_TIMEOUT_S", 0.0)
     new = mine / ".kbert.00000000-1.new"
     away = tmp_path / "away"
     away.mkdir()
@@ -273,6 +277,7 @@ def test_files_that_were_changed_since_are_kept(interrupt, pair, tmp_path):
     assert read_tree(target) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("moved", [0, 1, 3])
 def test_copy_of_an_interrupted_save_is_read_and_finished(interrupt, pair, tmp_path, moved):
     """`cp -r` and archives give files other times."""

@@ -84,6 +84,7 @@ def check_google(folder, expected, peer, activation="gelu_new"):
     assert np.ptp(expected["NSP"]) > 0.1  # the numbers are no constants
 
 
+@pytest.mark.full
 def test_googles_checkpoint_gives_keras_berts_numbers(peer):
     check_google(peer / "google", arrays_of(peer / "google.npz"), peer)
 
@@ -135,6 +136,7 @@ PAGE_COMMANDS = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["both", full("weights")])
 def test_commands_of_the_page_open_a_keras_bert_file(peer, tmp_path, monkeypatch, capsys, name):
     """With the vocabulary that it lacks; the page's Python gives the same folder."""
@@ -175,6 +177,7 @@ def test_optimizer_weights_are_left_out(peer):
         assert (tensor.shape, tensor.dtype) == ((12, 17), "float32")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["fine_tuned", full("nested")])
 def test_a_users_own_head_is_named_and_can_be_left_out(peer, name):
     said = load_error(peer / f"{name}.h5", "2 problems", "unexpected: Mine/")
@@ -215,6 +218,7 @@ def with_config(pattern, replacement):
     return change
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "things"),
     [

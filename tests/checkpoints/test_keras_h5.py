@@ -16,6 +16,7 @@ def outputs_of(model):
     return [keras.ops.convert_to_numpy(one) for one in keras.tree.flatten(model(given))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", ["encoder", "pretraining", "qa"])
 def test_a_h5_file_opens_in_keras_and_in_kbert(berts, tmp_path, head):
     model = berts[head].model

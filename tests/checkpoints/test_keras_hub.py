@@ -68,6 +68,7 @@ def expected(out, name):
     return list(np.load(out / f"{name}.npz").values())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [full("backbone"), full("masked_lm"), "classifier", "embedder"])
 def test_keras_file_of_keras_hub_equals_its_preset(out, name):
     """What `backbone.save` and `task.save` write: the same weights, tokenizer and settings."""
@@ -94,6 +95,7 @@ def test_a_preset_gives_keras_hubs_numbers(out, name):
         assert_allclose(value, wanted, atol=1e-5)
 
 
+@pytest.mark.full
 def test_an_embedder_brings_its_sentence_vector(out):
     bert = load(out / "embedder")
     assert bert.sentence == kbert.checkpoints.sentence_settings.SentenceSettings("max", False, 13)
@@ -103,6 +105,7 @@ def test_an_embedder_brings_its_sentence_vector(out):
     assert_allclose(found, expected(out, "embedder")[0], atol=1e-5)
 
 
+@pytest.mark.full
 def test_mlm_head_differs_in_activation_and_epsilon_alone(out):
     from kbert.ops.activations import gelu
 
@@ -147,6 +150,7 @@ def json_of(file: Path):
     return json.loads(re.sub(r'("name": "bert_\w+?)_\d+"', r'\1"', file.read_text()))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "head"), list(zip(PRESETS, HEADS, strict=True)))
 def test_saved_preset_files_equal_keras_hubs(out, written, name, head):
     ours = {file.name: file for file in (written / name).rglob("*") if file.is_file()}

@@ -69,6 +69,7 @@ CONFIGS = [  # config.json, or changes of the sizes in it; what the line must sa
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("values", "said"), CONFIGS)
 def test_unusable_configuration_is_one_line(preset, values, said):
     if values and "class_name" not in values and isinstance(values, dict):

@@ -63,6 +63,7 @@ def ids_of(tokenizer, lines) -> list[list[int]]:
     return [tokenizer.encode(line, add_special_tokens=False).ids for line in lines]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
 def test_a_preset_is_tokenized_as_keras_hub_does(theirs, bert, tmp_path, name):
     tokenizer = kbert.load(put_beside(theirs / name, bert, tmp_path / "preset")).tokenizer
@@ -127,6 +128,7 @@ def test_keras_hub_reads_what_is_written(bert, tmp_path):
     assert theirs["length"]["preprocessor"] == padded
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("entry", "rules"),
     [

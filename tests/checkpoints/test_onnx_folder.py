@@ -132,6 +132,7 @@ def test_what_comes_out_of_an_int8_product_is_float32(berts):
     assert products and rounded and not products & rounded
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "things"),
     [

@@ -87,6 +87,7 @@ def test_folder_without_card_gets_one_and_its_own_card_stays(owner, folder, tmp_
     assert ModelCard.load("owner/other").text == words
 
 
+@pytest.mark.full
 def test_repository_keeps_its_card_unless_the_folder_has_one(owner, bert, folder, tmp_path):
     own = shutil.copytree(folder, tmp_path / "own")
     (own / "README.md").write_text("my own words", encoding="utf-8")
@@ -258,7 +259,7 @@ def test_no_network_is_one_line(owner, folder, monkeypatch, tmp_path):
         kbert.push(folder, "owner/small")
     with monkeypatch.context() as patch:
         owner.faults["/api/models/owner/small"] = Fault(silent=True)
-        patch.setattr(pushing, "_TIMEOUT_S", 0.2)
+        patch.setattr(pushing, "TIMEOUT_S", 0.2)
         with refused(ConnectionError, "owner/small", "Timeout"):
             kbert.push(folder, "owner/small")
     with monkeypatch.context() as patch:
@@ -271,6 +272,7 @@ def test_no_network_is_one_line(owner, folder, monkeypatch, tmp_path):
         kbert.push(folder, "owner/small")
 
 
+@pytest.mark.full
 def test_upload_that_breaks_off_leaves_no_commit_and_is_pushed_again(owner, folder, monkeypatch):
     wait_no_longer(monkeypatch)
     owner.faults["/cdn/"] = Fault(status=500)

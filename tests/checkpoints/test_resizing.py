@@ -37,6 +37,7 @@ def differing(before, after):
 IDS = np.random.default_rng(1).integers(1, 99, (13, 7))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("filling", ["normal", "mean"])
 def test_more_tokens_keep_what_is_computed(bert, filling):
     before = kbert.predict(bert.model, IDS)
@@ -68,6 +69,7 @@ def test_tokens_are_added_to_the_tokenizer_too(bert):
     assert bert.tokenizer.vocab_size == 99
 
 
+@pytest.mark.full
 def test_smaller_size_drops_the_last_tokens(config, bert):
     fewer = kbert.resize_vocab(kbert.Bert(config, bert.head, bert.model), 61)
     ids = IDS % 61
@@ -90,6 +92,7 @@ def test_kept_tokens_compute_what_they_did_under_their_new_ids(bert):
     assert not differing(weights(fewer), weights(by_name))
 
 
+@pytest.mark.full
 def test_padding_stays_padding_under_its_new_id(bert):
     fewer = kbert.keep_tokens(bert, [7, 1, 2, 3, 4, 0, 9])
     assert fewer.config.pad_token_id == 5 == fewer.tokenizer.pad_id
@@ -112,6 +115,7 @@ def test_tokens_that_cannot_stay_are_named(bert, tokens, things):
         kbert.keep_tokens(bert, tokens)
 
 
+@pytest.mark.full
 def test_more_positions(bert):
     positions = bert.config.max_position_embeddings
     longer = kbert.resize_positions(bert, 2 * positions + 3)

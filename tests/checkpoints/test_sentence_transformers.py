@@ -75,6 +75,7 @@ def written(tmp_path_factory):
     return out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", peer_sentence_folders.CASES)
 def test_written_folders_give_sentence_transformers_vectors(written, tmp_path, case):
     bert = kbert.load(written / case)

@@ -337,6 +337,7 @@ def test_added_tokens_decoder_goes_before_the_older_files(tmp_path, theirs, name
     assert tokenizer.encode(TEXT).ids == theirs[name][0]["input_ids"]
 
 
+@pytest.mark.full
 def test_a_text_with_the_padding_token_is_refused(folder, theirs, small):
     """transformers attends to it; its ids are the same."""
     tokenizer, text = kbert.Tokenizer.load(folder), PADDED
@@ -355,6 +356,7 @@ def test_a_text_with_the_padding_token_is_refused(folder, theirs, small):
     assert tokenizer.encode_batch([text], max_length=3)[0].ids  # it is cut off
 
 
+@pytest.mark.full
 def test_padding_is_masked_by_the_tokenizers_pad_id(folder, small):
     """[UNK] stands first, and config.json says that 0 is the padding."""
     first = ["[UNK]", "[SEP]", "[PAD]"]

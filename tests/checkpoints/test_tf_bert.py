@@ -47,6 +47,7 @@ QUICK = ("pretraining", "qa", "shards", "safe")
 EVERY = [n if n in QUICK else full(n) for n in FOLDERS]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", EVERY)
 def test_every_class_gives_its_numbers(saved, name):
     head, outputs, lacks = FOLDERS[name]
@@ -132,6 +133,7 @@ def keras_2_file(saved, path, name, whole: bool):
     return path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "whole"),
     [("model", True), ("tokens", False), nightly("model", False), nightly("tokens", True)],

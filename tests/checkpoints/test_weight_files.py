@@ -140,6 +140,7 @@ def test_scopes_of_a_sessions_second_model(folder, tmp_path, level):
     assert np.array_equal(found, tensors[GAMMA])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", ["model.onnx", "onnx/model_quantized.onnx", "openvino/openvino_model.xml", "m.gguf"]
 )

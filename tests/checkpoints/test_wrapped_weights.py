@@ -59,6 +59,7 @@ def inner(state) -> dict:
     return {name.removeprefix("bert."): tensor for name, tensor in named.items()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "model.", "module._orig_mod.model."])
 @pytest.mark.parametrize("bare", [True, False])
 def test_prefix_of_all_names_is_removed(folder, plain, state, wrapper, bare):

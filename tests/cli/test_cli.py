@@ -101,6 +101,7 @@ def test_account_shows_its_totals_conventions_and_sources(capsys):
     assert "(1.0198e+12)" in kbert(capsys, "account", "large_uncased").out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", ["pretraining", *(full(head) for head in OTHER_HEADS)])
 @pytest.mark.parametrize("name", ["large_cased", "base_multilingual_cased"])
 @pytest.mark.parametrize("options", ["", "--rows", "--seq-len 7", "--dtype mixed_bfloat16"])
@@ -194,6 +195,7 @@ def test_demo_fits_150_lines_and_shows_parts_of_the_commands_it_names(
     assert "Total params: 109,705,010\n" in done.out and "plot base" in parts
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "line",
     (

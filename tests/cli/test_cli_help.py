@@ -126,6 +126,7 @@ def test_bash_completion_works_in_bash(tmp_path):
     assert done.stdout.split() == ["tiny"]
 
 
+@pytest.mark.full
 def test_quiet_keeps_results_and_errors(capsys, saved, monkeypatch):
     folder, _ = saved
     monkeypatch.setattr(progress, "PROGRESS_DELAY_S", 0.0)

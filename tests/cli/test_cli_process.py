@@ -60,6 +60,7 @@ def without(tmp_path):
     return hide
 
 
+@pytest.mark.full
 def test_closed_pipe_is_no_error(run, tmp_path):
     """As for every other filter: nothing on stderr, and a script with pipefail goes on."""
     config = SIZES | {"num_hidden_layers": 40}  # more than a pipe holds
@@ -136,6 +137,7 @@ def test_unknown_backend_gives_one_line_with_the_known_ones(run):
         assert part in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backend", ["jax", *(full(name) for name in OTHERS)])
 def test_missing_backend_gives_one_line_with_the_fix(run, without, backend):
     hidden = {"PYTHONPATH": without(backend), "KERAS_BACKEND": backend}

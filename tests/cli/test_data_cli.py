@@ -54,6 +54,7 @@ def type_in(monkeypatch):
     return lambda content: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
+@pytest.mark.full
 def test_vocab_and_prepare_read_standard_input(call, corpus, tmp_path, type_in):
     written = []
     for source in (corpus, "-"):

@@ -32,6 +32,7 @@ def broken(saved, tmp_path):
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_results_with_nan_end_with_status_1_and_a_line(broken, capsys, form):
     done = run(capsys, "classify", broken, "a cat", "--format", form)

@@ -87,6 +87,7 @@ def floats(value) -> list[float]:
     return [number for one in value for number in floats(one)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{}, full(BFLOAT16)])
 @pytest.mark.parametrize("name", [name for name, row in COMMANDS.items() if row[-1]])
 def test_numbers_of_commands_are_those_of_functions(ok, saved, name, options):
@@ -157,6 +158,7 @@ def test_texts_of_task_commands(ok, saved):
     assert ok("answer", "qa", "who?", "the cat sat").startswith(f"{found.text}\n{found.score:.4f}")
 
 
+@pytest.mark.full
 def test_regress_reads_texts_and_pairs_as_classify_does(ok, saved, tmp_path, monkeypatch):
     encoder = saved[1]["encoder"]
     model = kbert.build_bert(encoder.config, head="classifier", seq_len=None, num_labels=1)
@@ -192,6 +194,7 @@ def test_similarity_prints_a_matrix_or_a_list(ok, saved):
     assert len(pairs) == 13 * 12 // 2 and values == sorted(values, reverse=True)
 
 
+@pytest.mark.full
 def test_embed_writes_the_vectors_of_lines(ok, saved, tmp_path, monkeypatch):
     out = tmp_path / "vectors.npy"
     says = ok("embed", "encoder", "lines.txt", "-o", out, "--pooling", "last", "--num-layers", 2)
@@ -226,6 +229,7 @@ def test_embed_cuts_long_lines_or_reads_windows(ok, saved, tmp_path):
     assert_allclose(np.load(out)[0], wanted, atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ending", ["npz", full("svg")])
 def test_attention_writes_what_its_function_writes(ok, saved, tmp_path, ending):
     out, same = tmp_path / f"map.{ending}", tmp_path / f"same.{ending}"

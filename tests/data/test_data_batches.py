@@ -10,6 +10,7 @@ from test_data_pairs import within
 
 from kbert.data.corpus.shards import open_shards
 from kbert.data.pretraining.masking import Filled, choose_whole_words
+from kbert.data.pretraining.packed import Packed
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches, ordinary_ids
 
 ROWS, SEQ_LEN = 13, 61
@@ -70,6 +71,7 @@ def test_batch_shapes_types_and_weights(shards, options):
     assert (batch.inputs["Input-Positions"][~real] == 0).all()
 
 
+@pytest.mark.full
 def test_default_max_predictions_are_googles(shards):
     for seq_len, expected in ((128, 20), (512, 77), (100, 15), (20, 3)):
         assert batches(shards, seq_len=seq_len).max_predictions == expected
@@ -252,7 +254,7 @@ def test_packed_sequences_are_the_joined_documents(shards):
         joined += shards.take(np.arange(shards.offsets[start], shards.offsets[end])).tolist()
     source = batches(shards, mlm_only=True, seed=3)
     source = batches(shards, mlm_only=True, seed=3, batch_size=source.examples_per_epoch(1))
-    examples = source._examples
+    examples = Packed(shards, SEQ_LEN, source.seed)
     plan = np.sort(examples.plan(1))
     ids = examples.select(1, plan).fill(shards, SEQ_LEN).ids
     text = []

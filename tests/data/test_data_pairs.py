@@ -46,6 +46,7 @@ def googles(shards):
     return np.array(list(itertools.chain.from_iterable(passes)))
 
 
+@pytest.mark.full
 def test_example_counts_and_lengths_are_googles(many, googles):
     rows, _ = many
     ours = np.stack([rows.a_length, rows.b_length, rows.is_random], axis=1)

@@ -46,12 +46,14 @@ def test_shards_hold_the_tokenizers_ids():
     assert np.array_equal(shards.sentence(999), expected[999])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", [full(1), 3])
 def test_any_number_of_processes_gives_the_same_shards(tmp_path, processes):
     prepare(text_files(), folders()[0], tmp_path, shard_tokens=SHARD, processes=processes)
     assert content(tmp_path) == content(folders()[1])
 
 
+@pytest.mark.full
 def test_other_files_in_the_folder_stay(tmp_path):
     names = ("part-list.txt", "part-00000.txt", "tokens-mine.npy", ".notes.part", "readme")
     for name in names:
@@ -180,6 +182,7 @@ def test_special_tokens_in_a_text_become_unknown(tmp_path):
     assert shards.documents == 2 and len(shards.offsets) == 3  # control characters are no sentence
 
 
+@pytest.mark.full
 def test_a_huge_line_is_tokenized_in_pieces(tmp_path):
     path = tmp_path / "text.txt"
     line = "the game was released " * 20_000  # more than three pieces

@@ -29,6 +29,7 @@ def damaged(tmp_path):
     return tmp_path / "copy"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("resumed", [False, full(True)])
 def test_corrected_text_is_prepared_into_the_same_folder(tmp_path, resumed):
     """What was begun of the bad text does not stand in the way, shards of it neither."""
@@ -76,6 +77,7 @@ def test_users_file_of_a_shards_name_is_refused(tmp_path, name, text):
     assert read_files(output) == {name: b"mine"}
 
 
+@pytest.mark.full
 def test_damaged_npy_header_is_one_line(tmp_path):
     """NumPy's parser raises TokenError, SyntaxError, TypeError and others of these."""
     path, array = tmp_path / "a.npy", np.arange(7, dtype="int64")

@@ -76,6 +76,7 @@ def test_bad_numbers_of_unused_tokens_are_refused(tmp_path, unused):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_very_long_words_are_left_out_of_training(tmp_path):
     """A word of 200 thousand letters: the trainer alone takes minutes. Its peer: without them."""
     draw = random.Random(3)

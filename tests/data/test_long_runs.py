@@ -44,6 +44,7 @@ def make_text(random: random.Random) -> str:
     return "".join([*parts, *random.choices(OTHERS, k=random.randint(0, 2))])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [4, full(300)])
 @pytest.mark.parametrize("rules", RULES)
 def test_long_runs_give_what_the_rust_package_gives_for_the_whole_text(rules, count, tmp_path):

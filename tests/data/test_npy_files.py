@@ -42,6 +42,7 @@ def test_a_file_of_another_length_than_its_header_says_is_refused(tmp_path, mode
         assert "\n" not in str(raised.value), name
 
 
+@pytest.mark.full
 def test_search_and_shards_refuse_such_a_file(saved, corpus, tmp_path, capsys):
     folder, _ = corpus
     kept = {file: file.read_bytes() for file in (folder / "shards").glob("*.npy")}

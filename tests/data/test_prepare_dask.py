@@ -151,6 +151,7 @@ def test_missing_dask_scheduler_is_one_line_soon(call, monkeypatch):
             assert time.monotonic() - begun < 20  # of the 30 of Dask itself
 
 
+@pytest.mark.full
 def test_dask_missing_or_with_processes_is_refused(call, monkeypatch):
     status, out, err = call("tcp://127.0.0.1:1", "--processes", 2)
     assert (status, out) == (2, "")

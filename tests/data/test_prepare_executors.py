@@ -81,6 +81,7 @@ def test_out_of_order_results_give_the_same_bytes(corpus, tmp_path, monkeypatch)
     assert executor.tasks > 100 and executor.most == 11
 
 
+@pytest.mark.full
 def test_fewer_blocks_of_long_lines_are_in_flight(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing, "BLOCK", 1 << 10)  # 64 KiB in all
     text = tmp_path / "long.txt"
@@ -90,6 +91,7 @@ def test_fewer_blocks_of_long_lines_are_in_flight(corpus, tmp_path, monkeypatch)
     assert executor.tasks >= 40 and executor.most == 4
 
 
+@pytest.mark.full
 def test_prepare_resumes_with_another_executor(corpus, processes, tmp_path):
     things = ("a.txt, line ", "OSError", "the worker is gone")
     for after in (60, 50):
@@ -162,7 +164,7 @@ def test_a_worker_with_other_versions_is_refused(corpus, tmp_path, monkeypatch):
     there = here | {"tokenizers": "0.7.0"}
     asked = iter([here, here])  # for the index, and for the workers
     monkeypatch.setattr(tokenizing, "software", lambda: next(asked, there))
-    tokenizing._unpack.cache_clear()
+    tokenizing.unpack.cache_clear()
     versions = (f"tokenizers {here['tokenizers']}", "tokenizers 0.7.0")
     with ThreadPoolExecutor(1) as executor, raises(RuntimeError, *versions):
         prepare_some(corpus[0], tmp_path, executor=executor)

@@ -32,6 +32,7 @@ def test_specs_are_equal_by_value_and_immutable(small):
         GraphSpec(small).head = "qa"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", ["tokens", *(full(head) for head in HEADS if head != "tokens")])
 def test_spec_survives_save_clone_config_and_pickle(small, tmp_path, head):
     dtype = "mixed_bfloat16" if head == "pretraining" else "float32"
@@ -55,6 +56,7 @@ def test_saved_and_loaded_checkpoint_keeps_the_spec(small, tmp_path):
         assert loaded.spec == dataclasses.replace(model.spec, seq_len=7)
 
 
+@pytest.mark.full
 def test_view_of_a_model_has_no_spec(small, tmp_path):
     model = kbert.build_encoder(small, seq_len=7)
     views = [
@@ -75,6 +77,7 @@ def test_changed_model_has_no_spec(small):
     assert own.spec is None
 
 
+@pytest.mark.full
 def test_spec_of_a_plain_keras_model_is_read_from_its_layers(small):
     classifier = kbert.build_classifier(small, num_labels=5, seq_len=11)
     own = keras.Model(classifier.inputs, classifier.outputs)  # Keras's own class

@@ -38,7 +38,7 @@ def main(
     if on_tensorflow and backend.replicas > 1:  # compiled, as larger models are
         from kbert.training.backends import tensorflow
 
-        tensorflow._WORTH_COMPILING = 0
+        tensorflow.WORTH_COMPILING = 0
     optimizer = Optimizer(learning_rate=3e-3, total_steps=9, ema=0.6)
     options = {"accumulation_steps": accumulation_steps, "steps_per_execution": at_once}
     engine = Engine(backend, model, optimizer, clip_norm=0.5, **options)

@@ -90,6 +90,7 @@ def test_names_from_files_are_escaped_in_python_errors(saved, tmp_path):
         assert "[2J" in str(error.value) and not acts(text), name
 
 
+@pytest.mark.full
 def test_tokens_and_labels_from_files_are_escaped(capsys, saved, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "load", functools.cache(checkpoints.load))
     for head in ("pretraining", "classifier", "tokens"):
@@ -114,6 +115,7 @@ def test_tokens_and_labels_from_files_are_escaped(capsys, saved, tmp_path, monke
         assert "\\u001b[2J" in done.out
 
 
+@pytest.mark.full
 def test_warnings_and_pictures_are_escaped(capsys, saved, tmp_path):
     @click.command()
     def warns():

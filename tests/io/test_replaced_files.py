@@ -53,6 +53,7 @@ def make_map():
     return AttentionMap(["a", "b"], weights, (1,), (1,), "a b")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "ending", [full(ending) if ending in SLOW else ending for ending in WRITERS]
 )

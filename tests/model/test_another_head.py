@@ -84,6 +84,7 @@ def test_head_with_its_own_layers_is_built_and_equals_its_rows(small):
     assert kbert.model_rows(model) == closed_form.rows(model.spec)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rate", [None, 0.4])
 def test_labels_and_dropout_of_its_own_layers_are_read_from_a_plain_keras_file(
     small, tmp_path, rate

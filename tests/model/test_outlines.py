@@ -63,7 +63,7 @@ def test_model_built_after_an_outline_has_weights(small, monkeypatch):
     assert all(weight._value is None for weight in outline.weights)
     built = kbert.build_bert(small)
     assert keras.ops.convert_to_numpy(built.weights[0]).any()
-    monkeypatch.setattr(heads, "_pooler", lambda *_: 1 // 0)
+    monkeypatch.setattr(heads, "Extract", lambda **_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         build_outline(GraphSpec(small))
     monkeypatch.undo()

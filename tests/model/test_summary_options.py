@@ -171,6 +171,7 @@ def test_summary_of_each_head_equals_its_closed_form(capsys, config_file, small,
     assert printed.totals[0] == f"Total params: {full.params:,}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form", ["text", "tsv", "json", "markdown"])
 @pytest.mark.parametrize(
     "options", [[], ["--layers", "2"], ["--seq-len", "any", "--max-predictions", 3]]

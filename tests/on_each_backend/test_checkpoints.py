@@ -54,6 +54,7 @@ def exact(folders):
     return outputs_of(kbert.load(folders / "BertForPreTraining"), folders)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "form", [pytest.param(form, marks=[] if form == "bfloat16" else LATER) for form in FORMS]
 )
@@ -68,6 +69,7 @@ def test_each_file_format_loads(folders, exact, form):
         assert np.abs(found[0][real] - exact[0][real]).max() > 0
 
 
+@pytest.mark.full
 @full_on("jax")
 @pytest.mark.parametrize("name", CLASSES)
 def test_saved_checkpoint_is_bit_equal_to_transformers(folders, name, tmp_path):

@@ -22,6 +22,7 @@ def build(small):
         return kbert.build_bert(small, seq_len=None)
 
 
+@pytest.mark.full
 def test_given_weights_are_set_and_others_initialized(small):
     model = build(small)
     given = np.random.default_rng(2).normal(size=(99, small.hidden_size)).astype("float32")

@@ -99,6 +99,7 @@ def compare_gradients(found: dict, bert, spec, peer) -> None:
     assert compared == len(found)
 
 
+@pytest.mark.full
 @full_on("jax")
 @pytest.mark.parametrize("name", [*CLASSES, *(full(one) for one in ON_TENSORFLOW)])
 def test_family_outputs_and_gradients_equal_transformers(folders, name, backend):

@@ -57,6 +57,7 @@ def files(small, tokenizer, tmp_path_factory):
     return {name: folder / f"{name}.keras" for name in ("keras", "kbert")}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "head", [full(head) if head in ("encoder", "qa") else head for head in HEADS]
 )
@@ -80,6 +81,7 @@ def test_every_head_reloads_bit_equal(small, tokenizer, tmp_path, head):
     assert not found.vocabulary.exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "silu", "swish", "linear"])
 def test_configuration_is_inferred_from_a_plain_keras_file(small, tmp_path, hidden_act):
     config = small.replace(
@@ -106,6 +108,7 @@ def test_labels_and_dropout_are_inferred_from_a_classifier(small, tmp_path, head
         assert (found.spec.config, found.spec.head, found.spec.num_labels) == (config, head, 5)
 
 
+@pytest.mark.full
 def test_optimizer_in_a_keras_file_is_left_out(small, tmp_path):
     """Of a model with the gathered MLM head too."""
     model = build_model(small, "pretraining", max_predictions=5)

@@ -26,6 +26,7 @@ def of(model, name):
     return [keras.ops.convert_to_numpy(weight) for weight in model.get_layer(name).weights]
 
 
+@pytest.mark.full
 @full_on("jax")
 @pytest.mark.parametrize(
     ("head", "layer"), [("classifier", "Classifier"), ("tokens", "TokenClassifier")]

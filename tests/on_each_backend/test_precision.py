@@ -48,6 +48,7 @@ def folders(small, tmp_path_factory):
     return out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "pooling",
     ["mean", *(pytest.param(one, marks=LATER) for one in POOLINGS if one != "mean")],
@@ -127,6 +128,7 @@ def test_cast_weights_are_freed_with_their_model(small, berts):
     assert cast() is None
 
 
+@pytest.mark.full
 @full_on("jax")
 def test_changed_weights_are_cast_again(small, berts, casts):
     model = kbert.build_encoder(small, seq_len=None)
@@ -143,6 +145,7 @@ def test_changed_weights_are_cast_again(small, berts, casts):
     assert np.abs(kbert.embed(bert, "cat", **BFLOAT16) - wanted).max() > 0.01
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", [np.negative, np.flip], ids=["signs", "order"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])
 def test_weights_with_the_same_sum_of_bits_are_cast_again(small, dtype, change):

@@ -73,6 +73,7 @@ def test_int8_errors_are_those_of_keras_layers():
     assert 0 < error < 3 * quantization_error(KerasAttention(4, 6))
 
 
+@pytest.mark.full
 @nightly_on("jax")
 @KEEPS_LAYERS
 @pytest.mark.usefixtures("no_collections")

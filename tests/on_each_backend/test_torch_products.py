@@ -24,21 +24,21 @@ AMD, INTEL = {"cpu_name": "AMD EPYC"}, {"cpu_name": "Intel(R) Xeon(R) Processor 
 @pytest.fixture
 def shapes(monkeypatch):
     """The shapes of oneDNN's products, (rows, in, out)."""
-    found, multiply = [], operations._ONEDNN
+    found, multiply = [], operations.ONEDNN_LINEAR
 
     def record(x, y, *others):
         found.append((*x.shape, y.shape[0]))
         return multiply(x, y, *others)
 
-    monkeypatch.setattr(operations, "_ONEDNN", record)
+    monkeypatch.setattr(operations, "ONEDNN_LINEAR", record)
     return found
 
 
 @pytest.fixture
 def any_product(monkeypatch):
     """oneDNN is taken on any processor, for the smallest product."""
-    monkeypatch.setattr(operations, "_is_amd", lambda: True)
-    monkeypatch.setattr(operations, "_SMALLEST", 0)
+    monkeypatch.setattr(operations, "is_amd", lambda: True)
+    monkeypatch.setattr(operations, "SMALLEST_PRODUCT", 0)
 
 
 def numbers(*shape):
@@ -107,13 +107,13 @@ def test_other_products_are_left_to_torch(
 ):
     """Small ones, other types, where oneDNN is switched off, Intel's own."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    monkeypatch.setattr(operations, "_SMALLEST", smallest)
+    monkeypatch.setattr(operations, "SMALLEST_PRODUCT", smallest)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", enabled)
-    operations._is_amd.cache_clear()
+    operations.is_amd.cache_clear()
     x, y = (torch.ones(shape, dtype=getattr(torch, dtype)) for shape in ((13, 7), (7, 99)))
     try:
         product = operations.linear(x, y)
     finally:
-        operations._is_amd.cache_clear()
+        operations.is_amd.cache_clear()
     assert product.shape == (13, 99) and float(product.max()) == 7.0
     assert bool(shapes) == expected

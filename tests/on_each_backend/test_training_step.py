@@ -305,6 +305,7 @@ def assert_equal(state, expected):
     assert not [name for name in state if not np.array_equal(state[name], expected[name])]
 
 
+@pytest.mark.full
 @nightly_on("jax")
 def test_no_step_is_applied_after_a_non_finite_one(tmp_path, ahead):
     engine, batches = about_to_fail(), Batches()
@@ -429,6 +430,7 @@ def both(request):
     return engine_of(accumulation_steps=request.param), engine_of(**several)
 
 
+@pytest.mark.full
 def test_several_steps_per_call_equal_single_steps(both):
     one, several = both
     batches = [Batches().batch(step) for step in range(STEPS) if step != BAD]

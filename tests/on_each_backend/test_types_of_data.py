@@ -119,6 +119,7 @@ def assert_same(found: dict, wanted: dict) -> None:
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=2e-5)
 
 
+@pytest.mark.full
 @nightly_on("jax")
 @pytest.mark.parametrize(
     ("kind", "dtypes"),
@@ -188,6 +189,7 @@ def paired(rows):
     return tuple(columns[:3]), tuple(columns[3:])
 
 
+@pytest.mark.full
 @nightly_on("jax")
 @pytest.mark.parametrize("dtype", ["int64", full("float32")])
 @pytest.mark.parametrize("kind", ["arrays", "dicts", "tf.data", "generator", "PyDataset", "torch"])
@@ -228,6 +230,7 @@ def test_compiled_fit_evaluate_predict_take_numpy_types(models, kind):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.full
 @full_on("jax")
 def test_float_ids_are_not_rounded_by_a_half_precision_policy(tiny):
     """bfloat16 holds whole numbers to 256: an id of 997 must reach the table as it is."""

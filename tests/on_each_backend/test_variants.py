@@ -41,6 +41,7 @@ def specs(family: str, head: str) -> tuple[GraphSpec, GraphSpec]:
     return plain, dataclasses.replace(plain, selected_positions=True)
 
 
+@pytest.mark.full
 @nightly_on("jax")
 @pytest.mark.parametrize("head", ["pretraining", "classifier"])
 @pytest.mark.parametrize("family", ["bert", *(full(f) for f in list(FAMILIES)[1:])])
@@ -67,6 +68,7 @@ def test_selected_positions_give_the_outputs_of_all(family, head):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.full
 @nightly_on("jax")
 @pytest.mark.parametrize("head", ["pretraining", "classifier"])
 def test_a_training_step_on_selected_positions_equals_that_of_all(head):

@@ -102,6 +102,7 @@ def test_averages_leave_the_training_as_it_is(trained, plain, data):
         np.testing.assert_allclose(array, states[-1][name], atol=1e-6, err_msg=name)
 
 
+@pytest.mark.full
 def test_restored_averages_continue_bit_equal(trained, data):
     engine, states = trained
     last = engine.state.all()

@@ -153,7 +153,7 @@ def test_a_run_with_links_changes_nothing_outside_of_it(labelled, tmp_path, name
 def test_run_whose_model_cannot_be_written_is_refused_before_it_trains(
     labelled, tmp_path, monkeypatch, name
 ):
-    monkeypatch.setattr(interrupted_saves, "_WRITER_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(interrupted_saves, "WRITER_TIMEOUT_S", 0.0)
     run = crash(labelled, tmp_path / "run")
     if name == "interrupted save":
         file = run / "model" / ".kbert.00000000-1.new" / "config.json"

@@ -218,6 +218,7 @@ def test_cross_entropy_sums_equal_reference(selected):
 # With dropout: the mask is read back, and the reference computes with it.
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("mask", [None, padding(), packing()], ids=["all", "padding", "packing"])
 def test_attention_with_dropout_equals_reference_with_its_mask(mask, dtype, selected):

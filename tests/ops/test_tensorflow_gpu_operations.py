@@ -31,9 +31,9 @@ SEED = np.array([3, 2**31 - 5], "int32")
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
     monkeypatch.setattr(kernel_calls, "INTERPRETED", True)
-    tensorflow_gpu._convert.cache_clear()
+    tensorflow_gpu.convert.cache_clear()
     yield
-    tensorflow_gpu._convert.cache_clear()
+    tensorflow_gpu.convert.cache_clear()
 
 
 def floats(*shape):
@@ -94,12 +94,14 @@ def test_linear_equals_reference(dtype):
     compare(lambda ops, *given: ops.linear(*given), arrays[:2], [0, 1], dtype)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", full("bfloat16")])
 def test_layer_norm_equals_reference(dtype):
     arrays = [floats(13, 7, 12) + 3, floats(12), floats(12)]
     compare(lambda ops, *given: ops.layer_norm(*given, 1e-2), arrays, [0, 1, 2], dtype)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", full("bfloat16")])
 def test_lookups_equal_reference(dtype):
     """Equal ids lie in several blocks of sorted ones; the second table has few rows."""
@@ -161,14 +163,14 @@ def test_gpu_selects_these_operations():
 def test_without_jax_or_its_kernels_operations_are_tensorflows(lacks, says, monkeypatch):
     """One line says why."""
     monkeypatch.setattr(kernel_calls, "INTERPRETED", False)
-    monkeypatch.setattr(ops, "_device_here", lambda: "gpu")
+    monkeypatch.setattr(ops, "find_device", lambda: "gpu")
     if lacks == "jax":
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     if lacks == "jax2tf":  # as in another version of JAX
         monkeypatch.delitem(sys.modules, "kbert.ops.tensorflow_gpu")
         monkeypatch.delattr("jax.experimental.jax2tf")
         monkeypatch.setitem(sys.modules, "jax.experimental.jax2tf", None)
-    for one in (ops._select, ops._has_jax_kernels):
+    for one in (ops.select, ops.has_jax_kernels):
         monkeypatch.setattr(ops, one.__name__, functools.cache(one.__wrapped__))
     with logged(says) as messages:
         assert ops.attention is tensorflow_ops.attention

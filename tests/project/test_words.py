@@ -10,6 +10,7 @@ from helpers.sizes import ROOT, SHARED
 WORDS = SHARED / "tools" / "words"
 
 
+@pytest.mark.full
 def test_names_of_functions_and_docstrings_are_plain():
     """Few names or docstrings begin oddly, few names hold a word that the glossary replaces."""
     if not WORDS.is_file():

@@ -108,6 +108,7 @@ def test_page_of_many_tokens_keeps_largest_of_each_row(many):
     assert_allclose(shown, even, atol=2e-5)
 
 
+@pytest.mark.full
 def test_recorded_page_of_a_model_has_its_attention(small, tmp_path):
     bert = small_bert(small, "pretraining")
     texts = ["the dog sees [MASK].", ("moon", "it was big"), "the dog " * 30]
@@ -187,6 +188,7 @@ def test_a_page_asks_for_nothing_and_no_text_ends_a_script():
     assert live_of(other.text)["recordings"][0]["tokens"][1]["text"] == NASTY
 
 
+@pytest.mark.full
 def test_a_notebook_gets_one_frame_with_the_whole_page():
     found = random_map()
     (frame,) = Elements(found._repr_html_()).found

@@ -37,6 +37,7 @@ def test_collapsed_diagram_is_document_004_with_one_block(drawn, ending):
 # Other models and other blocks.
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("build", ["build_encoder", "build_classifier", "build_question_answering"])
 def test_every_head_is_drawn_from_its_blocks_output(build, small, tmp_path):
     import kbert
@@ -51,6 +52,7 @@ def test_every_head_is_drawn_from_its_blocks_output(build, small, tmp_path):
         assert outside and not any(name.startswith("Encoder") for name in outside)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("collapse", [True, False])
 def test_config_and_built_model_draw_the_same_diagram(small, tmp_path, collapse):
     import kbert

@@ -96,6 +96,7 @@ def test_text_formats_need_no_graphviz(chain, tmp_path, monkeypatch):
         assert one_line(raised, "pip install pygraphviz", "dot program", ".mmd need nothing")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in for dot is a script")
 @pytest.mark.parametrize("ending", PICTURES)
 def test_dot_program_draws_without_pygraphviz(chain, tmp_path, monkeypatch, ending):
@@ -108,7 +109,7 @@ def test_dot_program_draws_without_pygraphviz(chain, tmp_path, monkeypatch, endi
     script.write_text(
         f"import sys\nassert sys.argv[1:] == ['-T{ending}'] or "
         f"sys.argv[1:] == ['-Tsvg']\nopen({str(folder / 'used')!r}, 'w')"
-        f"\n{graphviz._PYGRAPHVIZ}"
+        f"\n{graphviz.PYGRAPHVIZ}"
     )
     program.chmod(0o755)
     monkeypatch.setitem(sys.modules, "pygraphviz", None)

@@ -226,6 +226,7 @@ def checkpoint(small, tmp_path_factory):
     return folder, bert
 
 
+@pytest.mark.full
 def test_a_checkpoint_shows_what_is_in_its_tensors(checkpoint):
     folder, bert = checkpoint
     from_file, from_bert, from_model = (
@@ -336,6 +337,7 @@ def list_names(files) -> list[str]:
     return re.findall(r"^(?:async )?(?:function\*?|const|let|class) +(\w+)", code, re.MULTILINE)
 
 
+@pytest.mark.full
 def test_a_page_has_only_the_scripts_that_its_data_can_need(tmp_path):
     kbert.save(small_bert(kbert.BertConfig(**SIZES), "encoder"), tmp_path / "model")
     pages = {

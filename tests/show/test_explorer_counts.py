@@ -169,6 +169,7 @@ def test_copied_config_is_the_chosen_one(tmp_path):
     assert kbert.BertConfig.from_json(path) == kbert.BertConfig(**ODD)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["roberta", "distilbert"])
 @pytest.mark.parametrize("head", [head for head in HEADS if head != "choice"])
 def test_explorer_counts_other_families(family, head, tmp_path):

@@ -135,6 +135,7 @@ def test_long_texts_are_cut_as_the_tokenizer_cuts_them(page, checkpoint):
     assert not page.run(short)["truncated"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("precision", "bytes_per_weight"), [("float16", 2.6), ("int8", 2.0)])
 def test_packed_weights_are_near_the_checkpoints(checkpoint, page, precision, bytes_per_weight):
     packed = Page(kbert.explore(checkpoint, weights=precision).html)
@@ -182,6 +183,7 @@ def run_both(folder, *texts, **request) -> tuple[Page, dict, dict]:
     return page, found["outputs"], trace.outputs
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("head", "problem"),
     [
@@ -232,6 +234,7 @@ def test_candidates_are_tokens_of_the_vocabulary(tmp_path):
         assert page["position"] == kberts["position"] and tokens[0] == tokens[1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sizes", "texts", "word"),
     [
@@ -252,6 +255,7 @@ def test_what_kbert_refuses_the_page_refuses(sizes, texts, word, tmp_path):
     assert page.run("a")["tokens"][0]["text"] == "[CLS]"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("precision", ["int8", "float16", "float32"])
 def test_weights_that_are_not_finite_are_refused_by_name(precision, tmp_path, messages):
     from safetensors.numpy import load_file, save_file

@@ -80,6 +80,7 @@ def join_points(points) -> list[str]:
     return [" ".join(words[start : start + 64]) for start in range(0, len(words), 64)]
 
 
+@pytest.mark.full
 def test_code_points_of_most_scripts_are_read_as_rust_reads_them(context):
     points = [point for point in POINTS if ord(point) < 0x3400 or ord(point) % 97 == 0]
     tokenizer = make_tokenizer(*RULES[0], points=[*points, *"".join(LINES)])

@@ -45,6 +45,7 @@ def check_names(account, texts) -> None:
     assert not wrong
 
 
+@pytest.mark.full
 @EVERY_HEAD
 @pytest.mark.parametrize("preset", ["base", "large", "tiny"])
 def test_panels_name_layers_of_the_graph_and_count_as_python_does(preset, head):

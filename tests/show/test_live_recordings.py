@@ -156,6 +156,7 @@ def test_explore_records_sentences(bert, folder, tmp_path):
     assert live_of(kbert.explore(folder, sentences=[TEXT]).html)["sentences"] == [TEXT]
 
 
+@pytest.mark.full
 def test_notebooks_have_a_recording_where_the_model_can(bert, small):
     wide = small_bert(small.replace(max_position_embeddings=64), "encoder")
     shown = kbert.explore(wide)

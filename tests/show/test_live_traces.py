@@ -50,6 +50,7 @@ def berts(small):
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["bert", full("roberta"), "distilbert"])
 def test_tensors_are_those_of_the_keras_model(berts, family):
     bert = berts[family, "classifier"]
@@ -80,6 +81,7 @@ def trace_outputs(bert: kbert.Bert, pair: str | None = None) -> dict:
     return tracer_of(bert).trace({"text": TEXT, "pair": pair}).outputs
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["bert", full("roberta"), full("distilbert")])
 def test_masks_and_classes_are_those_of_kberts_tasks(berts, family):
     bert = berts[family, "pretraining"]
@@ -118,6 +120,7 @@ def test_next_sentence_labels_and_vector_are_those_of_kberts_tasks(berts):
     assert_allclose(trace_outputs(bert)["vector"], vector, atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "pooling", ["pooler", "weightedmean", full("mean"), full("cls"), full("max"), full("lasttoken")]
 )
@@ -131,6 +134,7 @@ def test_vector_is_pooled_as_by_embed(berts, pooling):
     assert_allclose(trace.outputs["vector"], kbert.embed(bert, TEXT), atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("include", [full(True), False])
 def test_prompt_comes_before_the_text(berts, include):
     from kbert.checkpoints.sentence_settings import SentenceSettings
@@ -195,6 +199,7 @@ def cool(layer, weights) -> None:  # the scores halved: those of temperature 2
         weights[1][:] *= 0.5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("request_", "change"),
     [

@@ -109,6 +109,7 @@ def test_every_layer_but_dropouts_and_inputs_has_its_box(tmp_path, name):
     assert len([box for box in figure.boxes if box[4] == "frame"]) == 2
 
 
+@pytest.mark.full
 def test_figure_is_89_mm_wide_with_8_points_in_every_format(tmp_path):
     figure = draw(tmp_path)
     assert figure.width == 89
@@ -152,6 +153,7 @@ def test_boxes_differ_and_texts_are_readable_in_grey_print(tmp_path):
     assert min(np.diff(greys)) > 0.04
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png", "tex"])
 def test_built_model_draws_the_same_bytes_as_its_configuration(small, tmp_path, ending):
     paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
@@ -233,6 +235,7 @@ def test_a_long_text_continues_in_bands_of_a_page(tmp_path):
     assert wide.width / wide.height == pytest.approx(16 / 9, abs=0.001)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ending", ["png", "pdf"])
 def test_letters_that_no_font_has_are_said(tmp_path, messages, ending):
     source = save_vocabulary(tmp_path, tokens=["\N{EGYPTIAN HIEROGLYPH A001}"])

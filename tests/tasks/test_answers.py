@@ -71,6 +71,7 @@ def by_hand(windows, context, threshold):
     return best[2], best[1], odds
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stride", [2, full(128)])
 def test_no_answer_threshold_follows_run_squad(bert, stride):
     contexts = [CONTEXT] * 5

@@ -31,6 +31,7 @@ def test_attribute_command_writes_a_page_and_a_picture(capsys, berts, tmp_path):
     assert json.loads(done.out)["target"] == found.target
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("head", "text", "options", "said"),
     [

@@ -247,6 +247,7 @@ def untrained(small):
     return small_bert(small, "choice")
 
 
+@pytest.mark.full
 def test_choices_have_the_probabilities_of_their_logits(untrained, tmp_path, capsys):
     kbert.save(untrained, tmp_path / "model")
     choices = ("big sun", "big moon", "sun red")

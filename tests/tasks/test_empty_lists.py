@@ -28,12 +28,14 @@ ARRAYS = {  # a call for some texts
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", LISTS)
 def test_lists_of_results_are_empty(berts, name):
     head, call = LISTS[name]
     assert call(berts[head]) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ARRAYS)
 def test_arrays_have_no_rows_and_the_same_columns(berts, name):
     head, call = ARRAYS[name]
@@ -45,6 +47,7 @@ def test_similarity_of_no_texts_has_neither_rows_nor_columns(berts):
     assert kbert.similarity(berts["encoder"], []).shape == (0, 0)
 
 
+@pytest.mark.full
 def test_an_empty_file_gives_empty_results_and_a_line(berts, tmp_path, capsys):
     for head in ("encoder", "classifier"):
         kbert.save(berts[head], tmp_path / head)

@@ -78,6 +78,7 @@ def test_texts_are_cut_between_spaces_with_punctuation_apart():
     assert [text[slice(*span)] for span in find_spans(text, "")] == text.split()
 
 
+@pytest.mark.full
 def test_word_splitting_rule_is_saved_and_loaded(bert, tmp_path):
     tuned = dataclasses.replace(bert, split_punctuation=".")
     kbert.save(tuned, tmp_path / "a")

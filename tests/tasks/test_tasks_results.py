@@ -18,6 +18,7 @@ def bert(berts):
     return berts["encoder"]
 
 
+@pytest.mark.full
 def test_a_model_of_few_predictions_fills_masks_too(berts, small):
     gathered = kbert.build_bert(small, seq_len=None, max_predictions=3)
     gathered.set_weights(berts["pretraining"].model.get_weights())
@@ -42,6 +43,7 @@ def test_classify_with_own_labels_and_multi_label(berts, small):
     assert kbert.classify(named, "cat")[0].label == "abcde"[logits.argmax()]
 
 
+@pytest.mark.full
 def test_attention_map_between_tokens(bert):
     found = attention(bert, "cat sees dog", "dog")
     assert found.weights.shape == (2, 4, 7, 7)
@@ -93,7 +95,7 @@ def test_heat_map_scale_leaves_special_tokens_out(sink, tmp_path, monkeypatch):
     """The picture's own pixels: a quarter is as dark as can be, and [CLS] is off the scale."""
     import matplotlib.image
 
-    monkeypatch.setattr("kbert.tasks.attention.heat_map._BEYOND", "#ff0000")
+    monkeypatch.setattr("kbert.tasks.attention.heat_map.BEYOND_SCALE", "#ff0000")
     shares = {}
     for special in ("clipped", "hidden", "whole"):
         pixels = matplotlib.image.imread(sink.plot(tmp_path / "map.png", special=special))
@@ -106,6 +108,7 @@ def test_heat_map_scale_leaves_special_tokens_out(sink, tmp_path, monkeypatch):
     assert whole > 3 * clipped and hidden > clipped > 0
 
 
+@pytest.mark.full
 def test_heat_map_title_names_the_text_and_fits(sink, tmp_path):
     lines = texts_of(sink.plot(tmp_path / "map.svg", layer=4, head=2))
     assert "A cat sat" in lines and "layer 4, head 2" in lines
@@ -125,7 +128,7 @@ def test_heat_map_title_names_the_text_and_fits(sink, tmp_path):
 @pytest.mark.parametrize(("count", "named"), [(7, 7), full(122, 61)])
 def test_heat_map_text_grows_with_the_picture(count, named, tmp_path, monkeypatch):
     """Title and scale grow with the picture; of many tokens those are named that can be read."""
-    monkeypatch.setattr("kbert.tasks.attention.heat_map._NAMED", 61)
+    monkeypatch.setattr("kbert.tasks.attention.heat_map.MOST_NAMED", 61)
     weights = np.random.default_rng(3).random((1, 1, count, count)).astype("float32")
     names = [f"w{n}" for n in range(count)]
     found = AttentionMap(names, weights, (1,), (1,), "some text", ())

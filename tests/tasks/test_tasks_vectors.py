@@ -37,6 +37,7 @@ def outputs_of(bert, ids: list[int]) -> list[np.ndarray]:
 # order, batches, lengths
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("batch_size", [4, *(full(n) for n in (1, 32))])
 def test_results_stand_in_the_order_of_the_texts(bert, batch_size):
     found = kbert.embed(bert, TEXTS, batch_size=batch_size)
@@ -69,6 +70,7 @@ def test_batches_computed_at_once_are_those_one_by_one(bert, small, monkeypatch)
         kbert.embed(new, TEXTS, batch_size=2)
 
 
+@pytest.mark.full
 def test_one_text_gives_one_result(berts):
     assert kbert.embed(berts["encoder"], "cat").shape == (24,)
     assert isinstance(kbert.next_sentence(berts["pretraining"], "cat", "dog"), float)
@@ -247,6 +249,7 @@ def test_an_activation_that_is_not_known_is_refused(berts, small):
         kbert.rank(bert, "cat", ["dog"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "pooler"])
 @pytest.mark.parametrize("tokens", [44, *(full(n) for n in (15, 16, 27))])
 def test_a_long_texts_vector_is_the_mean_over_its_windows(bert, pooling, tokens):

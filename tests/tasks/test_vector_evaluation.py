@@ -59,7 +59,7 @@ def test_accuracy_of_triplets_and_recall_of_labels():
 def test_search_equals_sentence_transformers(berts, monkeypatch):
     """Of its vectors; several queries at a time."""
     expected, vectors = np.load(PEER), vectors_for_retrieval()
-    monkeypatch.setattr(inference, "_AT_ONCE", 50)
+    monkeypatch.setattr(inference, "SCORES_AT_ONCE", 50)
     monkeypatch.setattr(inference, "embed", lambda bert, texts, **_: vectors[: len(texts)])
     texts = [f"text {n}" for n in range(23)]
     found = kbert.search(berts["encoder"], ["query"] * 17, texts, embeddings=vectors[17:])
@@ -98,6 +98,7 @@ def test_rank_orders_by_classifier_probability(berts):
     assert [hit.score for hit in hits] == pytest.approx(sorted(scores, reverse=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("labels", [1, 2])
 def test_rank_by_a_number_or_by_the_second_of_two_labels(berts, small, labels):
     model = kbert.build_classifier(small, seq_len=None, num_labels=labels)
@@ -148,6 +149,7 @@ def test_rank_refuses_bad_arguments(berts):
         kbert.rank(berts["encoder"], ["cat"], ["dog"])
 
 
+@pytest.mark.full
 def test_search_and_rank_commands_match_the_functions(berts, tmp_path, capsys):
     bert, folder = berts["encoder"], tmp_path / "model"
     kbert.save(bert, folder)

@@ -24,7 +24,7 @@ def trained(monkeypatch, name, worth):
     third with half of the rate."""
     places = iter(range(10**6))
     monkeypatch.setattr(optimizers, "is_decayed", lambda path: next(places) % 2 == 0)
-    monkeypatch.setattr(tensorflow_engine, "_WORTH_COMPILING", worth)
+    monkeypatch.setattr(tensorflow_engine, "WORTH_COMPILING", worth)
     keras.utils.set_random_seed(5)
     backend = backends.start()
     with backend.scope():

@@ -51,6 +51,7 @@ def changes(weights: np.ndarray) -> np.ndarray:
     return np.diff(np.concatenate([first[None], weights]).astype("float64"), axis=0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("decayed", [True, False])
 def test_adamw_equals_torch(decayed):
     torch = pytest.importorskip("torch")
@@ -109,6 +110,7 @@ KERAS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", KERAS)
 def test_keras_optimizers_equal_their_own_apply(name):
     import keras

@@ -18,7 +18,7 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 """
 MASKS = """
 backend = backends.start()
-torch_hosts._BUCKET_BYTES = 5000  # of 0.1 MB of gradients
+torch_hosts.BUCKET_BYTES = 5000  # of 0.1 MB of gradients
 keras.utils.set_random_seed(backend.process)  # other weights in each, until prepared
 model = kbert.build_bert(kbert.BertConfig(**SIZES), seq_len=11, max_predictions=PREDICTIONS)
 engine = Engine(backend, model, Optimizer(total_steps=9), accumulation_steps=2)

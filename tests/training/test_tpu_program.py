@@ -251,7 +251,7 @@ from kbert.training.optimization.optimizers import Optimizer
 from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 from helpers.vector_process import CASES, batch, prepared
-strategies._connect_tpu = lambda name: strategy
+strategies.connect_tpu = lambda name: strategy
 backend = backends.start(2)
 with backend.scope():
     config = kbert.BertConfig(**SIZES | {"num_hidden_layers": 1})
@@ -306,6 +306,6 @@ def test_devices_must_be_all_chips_of_a_tpu(monkeypatch):
         num_replicas_in_sync = 8
 
     monkeypatch.setenv("TPU_NAME", "local")
-    monkeypatch.setattr(strategies, "_connect_tpu", lambda name: Chips)
+    monkeypatch.setattr(strategies, "connect_tpu", lambda name: Chips)
     with raises(ValueError, "devices", "all 8", "'local'", "got 3"):
         backends.start(3)

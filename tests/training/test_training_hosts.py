@@ -118,6 +118,7 @@ def test_absent_worker_is_named(addresses):
     assert str(error.value).startswith(f"no host answered at {addresses[1]} within 0 s: start")
 
 
+@pytest.mark.full
 def test_workers_wait_for_each_other(addresses):
     other = threading.Thread(target=hosts.wait_for, args=(addresses, 1, 20))
     other.start()
@@ -200,7 +201,7 @@ def test_torch_process_uses_the_gpu_of_its_rank(process, monkeypatch, local, gpu
     monkeypatch.setattr(cuda, "is_available", lambda: True)
     monkeypatch.setattr(cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(cuda, "set_device", asked.append)
-    monkeypatch.setattr(module, "_group", lambda: None)
+    monkeypatch.setattr(module, "make_group", lambda: None)
     monkeypatch.setattr(module.dist, "init_process_group", lambda kind, **_: asked.append(kind))
     if message is None:
         assert START["torch"]() == (0, 2) and asked == [int(local or 0), "nccl"]

@@ -16,6 +16,7 @@ def torch_folder(folder):
     return as_torch(folder).parent
 
 
+@pytest.mark.full
 def test_a_pytorch_model_without_check_sums_opens(good, torch_folder):
     import torch
 

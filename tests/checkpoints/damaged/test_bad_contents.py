@@ -165,6 +165,7 @@ def test_allow_missing_and_ignore_take_both_names(folder, prefix):
             kbert.load(folder, **{key: value for key, value in lists.items() if key != left_out})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("names", "labels"),
     [

@@ -151,6 +151,7 @@ def test_formats_that_are_not_read_are_named(capsys, folder):
     refused(capsys, folder / "bert.onnx", folder / "bert.onnx", "ONNX")
 
 
+@pytest.mark.full
 def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_path):
     pytest.importorskip("tensorflow")
     both = tmp_path / "both"
@@ -163,6 +164,7 @@ def test_two_formats_in_a_folder_are_named_and_either_opens(capsys, good, tmp_pa
     assert command(capsys, "inspect", both, "--from-format", "google").status == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json"])
 def test_a_file_that_may_not_be_read(folder, nobody, name):
     kbert.load(folder)  # everything is imported

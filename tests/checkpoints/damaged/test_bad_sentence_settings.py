@@ -57,6 +57,7 @@ def write(folder, content, pooling, length=7):
     change_json(folder / "sentence_bert_config.json", max_seq_length=length)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("content", "pooling", "length", "said"), BAD)
 def test_sentence_settings_that_are_not_computed_are_reported(
     folder, content, pooling, length, said
@@ -69,6 +70,7 @@ def test_sentence_settings_that_are_not_computed_are_reported(
     assert found.sentence_problem in inspection_text(found)
 
 
+@pytest.mark.full
 def test_bad_sentence_settings_block_only_their_users(folder, tmp_path):
     write(folder, *BAD[1][:2])
     with logged("pooling", "LSTM"):

@@ -28,6 +28,7 @@ def write(saved, form: str, folder):
     return folder / "bert", file
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")  # Keras advises against .h5
 @pytest.mark.parametrize("place", ["middle", "end"])
 @pytest.mark.parametrize("form", ["safetensors", "torch", "keras_hub", "h5"])

@@ -62,6 +62,7 @@ def test_mutated_settings_of_adapters(paths, count):
     assert counts["refused"] and counts["read"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", ROUNDS)
 def test_mutated_weights_of_adapters(paths, count):
     base, adapter = paths

@@ -41,6 +41,7 @@ def folder(tmp_path):
     return tmp_path / "bert"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shape", SHAPES)
 def test_another_shape_is_one_line(hub, capsys, shape):
     hub.rewrite = lambda path, text: shape
@@ -51,6 +52,7 @@ def test_another_shape_is_one_line(hub, capsys, shape):
     assert not (Path(hub_home()) / "hub").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("status", [None, 404])
 @pytest.mark.parametrize("header", ["ETag", "X-Linked-ETag", "X-Repo-Commit"])
 def test_a_header_writes_nothing_outside_of_the_cache(hub, folder, tmp_path, header, status):
