@@ -27,6 +27,7 @@ def both(saved, tmp_path):
     return shutil.copytree(saved[0] / "pretraining", tmp_path / "both")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "options", "left_out"),
     [

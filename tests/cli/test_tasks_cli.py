@@ -126,6 +126,7 @@ def test_unknown_precision_gives_one_line(capsys, name):
     check_named(done.err, "'float8'", "'float32'", "'bfloat16'", "'mixed_bfloat16'")
 
 
+@pytest.mark.full
 def test_texts_of_task_commands(ok, saved):
     _, berts = saved
     text = "cat [MASK] sun [MASK]"

@@ -104,6 +104,7 @@ def test_prepare_resumes_with_another_executor(corpus, processes, tmp_path):
     assert content(tmp_path) == corpus[1]
 
 
+@pytest.mark.full
 def test_dead_worker_is_one_line(corpus, tmp_path):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         worker = executor.submit(os.getpid).result()

@@ -162,6 +162,7 @@ def test_a_version_or_a_word_is_no_ending(tmp_path, bert, name):
     assert (tmp_path / name / "config.json").is_file()
 
 
+@pytest.mark.full
 def test_embed_writes_over_a_file_if_it_is_asked(saved, tmp_path, capsys):
     path = tmp_path / "out.npy"
     path.write_bytes(MINE)

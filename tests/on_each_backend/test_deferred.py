@@ -105,6 +105,7 @@ def initializer_kept_elsewhere(monkeypatch):
     monkeypatch.setattr(keras.Variable, "_initializer", kept, raising=False)
 
 
+@pytest.mark.full
 @full_on("jax")
 @pytest.mark.parametrize("change", [no_such_option, another_list, initializer_kept_elsewhere])
 def test_weights_are_equal_where_keras_does_not_defer(small, monkeypatch, not_tried_yet, change):

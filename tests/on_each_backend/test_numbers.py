@@ -38,7 +38,7 @@ def test_every_output_equals_transformers(small, peer, fill, place):
         assert_allclose(weights[by_query], expected[by_query], atol=1e-6)
 
 
-@full_on("jax")
+@full_on("jax", "torch")
 def test_every_activation_equals_transformers(peer):
     theirs = peer("activations")
     values = theirs.pop("numbers")

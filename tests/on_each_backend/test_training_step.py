@@ -507,6 +507,7 @@ def test_no_step_in_a_call_follows_a_non_finite_one(both, monkeypatch):
     assert_equal(several.state.all(), one.state.all())
 
 
+@pytest.mark.full
 def test_batch_callbacks_get_one_step_per_call(both):
     _, several = both
     seen = []
