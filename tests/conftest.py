@@ -1,5 +1,6 @@
 """What several test modules share."""
 
+import gc
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ from helpers.backends import environment_of
 from helpers.errors import collected_logs
 from helpers.sizes import ROOT, SHARED, SIZES, TESTS
 
+gc.disable()  # until `pytest_collection_finish`: importing the tests takes a third less time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several processes on the cores: threads would spin
 # No test asks a hub, or finds what this machine's user downloaded.
@@ -78,6 +80,13 @@ def pytest_collection_modifyitems(items):
     """Put the files that take longest first."""
     places = {str(TESTS / file): place for place, file in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
+
+
+def pytest_collection_finish():
+    """Leave what was imported out of garbage collections, of which Keras asks for many."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,5 @@
 """Fixtures of the tests that run on TensorFlow, JAX and torch: weights and inputs from a peer."""
 
-import gc
-
 import keras
 import numpy as np
 import pytest
@@ -36,15 +34,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent.name == "on_each_backend" and item.path.name not in files:
             item.add_marker(pytest.mark.full)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def quick_collections():
-    """Leave what is imported out of garbage collections, of which Keras asks for many."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
