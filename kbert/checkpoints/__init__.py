@@ -1,4 +1,6 @@
-"""Weights in and out: `load`, `save`, six formats read, four written, and exports for serving.
+"""Weights in and out: `load`, `save`, and the formats of checkpoints that kbert reads and writes.
+
+`formats.py` has their table, `kbert.exports` what is for serving alone, `kbert.hub` the names.
 
 Training, tasks, show and the command line may import it.
 """

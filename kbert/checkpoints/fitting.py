@@ -76,6 +76,7 @@ def fit(
         for part in weight_names.PARTS
         if part not in weight_names.BODY
     ]
+    # A part of which the checkpoint has nothing may be missing, one of another head may be there.
     absent = [group for group in groups if group.isdisjoint(tensors)]
     problems = transfer.problems(
         entries,

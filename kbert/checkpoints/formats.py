@@ -167,7 +167,8 @@ def locate(source: str | os.PathLike) -> Path:
 def find_path(source: str | os.PathLike) -> Path:
     """Return the path of a local path, else of a model's name, which `kbert.hub` knows.
 
-    It is asked for a path of one or two parts too, which may also be a name: owner/name.
+    `kbert.hub` is also asked about a local path of one or two parts, such as owner/name: it says
+    which of the two is taken.
     """
     path = Path(source)
     may_be_name = len(path.parts) <= 2 and not path.is_absolute()

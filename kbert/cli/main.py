@@ -68,7 +68,7 @@ def cli():
     Most commands take SRC or CONFIG. SRC is a model with its weights: a name, such as
     bert-base-uncased, or the path of a checkpoint. CONFIG is a configuration without weights: a
     preset (base, large, base_uncased, tiny, L4_H256, …) or the path of a config.json. Without
-    CONFIG, a command takes base; kbert pretrain takes tiny.
+    CONFIG, a command takes base. kbert pretrain has --config in its place, and takes tiny.
 
     kbert COMMAND --help shows the options of a command, with examples.
     """

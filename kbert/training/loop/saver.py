@@ -22,10 +22,11 @@ class Saver:
     def save(
         self, done: int, score: tuple[float, float] | None, *, beside=False, alone=False
     ) -> None:
-        """Save the state after `done` steps, with its `LoopPlan.score_of`, unless that was started.
+        """Save the state after `done` steps, with its `LoopPlan.score_of`, if no call began that.
 
-        With `beside` training continues while it is written. All hosts call this, unless this one
-        saves `alone`. An OSError, of this state or the previous one, says how to resume.
+        Without `beside`, this waits until the state is on the disk. All hosts call it, and each
+        waits for the chief's write, unless this host saves `alone`. An OSError, of this state or
+        of the previous one, says how to resume.
         """
         if self._run is None:
             return
