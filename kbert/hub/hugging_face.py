@@ -85,6 +85,9 @@ def find_cached(name: ModelName, *, certain: bool = True) -> Path | None:
 def find_snapshot(root: Path, revision: str) -> Path | None:
     """Find the folder of a branch, a tag or a commit in a model's folder of the cache."""
     revisions = [revision]
+    branch = root / "refs" / revision
+    if branch.is_file():  # huggingface_hub does not take one that ends with a line break
+        revisions.append(branch.read_text(errors="replace").strip())
     if re.fullmatch("[0-9a-f]{7,39}", revision):  # an abbreviated commit: `kbert cache` prints it
         snapshots = (root / "snapshots").glob(f"{revision}*")
         matches = [snapshot.name for snapshot in snapshots]
@@ -112,17 +115,21 @@ def _look_up(repo: str, file: str, revision: str, cache: Path | None = None) -> 
 def describe_cached(name: ModelName) -> str:
     """Say what the cache has of a model that could not be opened from it."""
     wanted = name.revision or "main"
-    roots = [_find_root(repo) for repo in other_repos(name.repo)]
-    if any(find_snapshot(root, wanted) for root in roots):
-        return f"{name.repo!r} is in the cache only in part"
+    commits = []
+    has_part = False
+    for repo in other_repos(name.repo):
+        root = _find_root(repo)
+        branch = root / "refs" / wanted
+        commit = branch.read_text(errors="replace").strip() if branch.is_file() else wanted
+        for snapshot in (root / "snapshots").glob("*"):
+            commits.append(snapshot.name[:8])
+            has_part = has_part or snapshot.name.startswith(commit)
 
-    revisions = []
-    for root in roots:
-        snapshots = (root / "snapshots").glob("*")
-        revisions += [snapshot.name[:8] for snapshot in snapshots]
-    if not revisions:
+    if has_part:
+        return f"{name.repo!r} is in the cache only in part"
+    if not commits:
         return f"{name.repo!r} is not a local path, is not in the cache"
-    return f"{name.repo!r} is in the cache at {', '.join(sorted(revisions))}, not at {wanted!r}"
+    return f"{name.repo!r} is in the cache at {', '.join(sorted(commits))}, not at {wanted!r}"
 
 
 def list_files(folder: Path) -> list[str]:

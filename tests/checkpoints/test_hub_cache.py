@@ -148,6 +148,27 @@ def test_a_branch_of_a_cache_leads_nowhere_else(hub, bert_folder, content):
     assert find_snapshot(cache_of(BERT), "main") is None
 
 
+def test_a_branch_may_end_with_a_line_break(hub, bert_folder):
+    """As one that a person or a script wrote does."""
+    commit = hub.add(BERT, bert_folder)
+    kbert.download(BERT)
+    (cache_of(BERT) / "refs" / "main").write_text(f"{commit}\n")
+    assert find_snapshot(cache_of(BERT), "main").name == commit
+
+
+def test_a_part_of_a_model_is_told_from_another_version(hub, bert_folder, no_sockets, monkeypatch):
+    hub.add(BERT, bert_folder)
+    kbert.download(BERT)
+    (snapshot,) = (cache_of(BERT) / "snapshots").iterdir()
+    (snapshot / "config.json").unlink()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    no_sockets()
+    with raises(OSError, BERT, "in part"):
+        kbert.inspect(BERT)
+    with raises(OSError, BERT, snapshot.name[:8], "v1"):
+        kbert.inspect(f"{BERT}@v1")
+
+
 def test_a_run_from_a_copied_cache_keeps_the_path(hub, bert_folder, tmp_path):
     """The address would lead to the cache of the machine, which may not have the model."""
     commit = hub.add(BERT, bert_folder)
