@@ -220,6 +220,11 @@ def test_attention_page_opens_on_a_head_with_a_clear_target():
     assert given == "Encoder-3-MultiHeadSelfAttention/head-5&heads=all"
     assert "special" not in random_map(0).address()  # there is nothing else
 
+    found.weights[:] = 0
+    found.weights[..., 0] = 1  # all of it to [CLS], but for a head without any target
+    found.weights[1, 0] = 1 / size
+    assert found.address().startswith("Encoder-3-MultiHeadSelfAttention/head-1&")
+
 
 def test_saved_attention_map_is_read_back(tmp_path):
     found = random_map(9, 4)
