@@ -259,7 +259,7 @@ def heads_text(report) -> str:
         lines.append(f"{head:>4}  {columns:<18}  {shape:<14}{hidden * size:>9,}")
 
     where = "on a real layer" if report.built else "in NumPy (--built: on Keras's layer)"
-    lines += ["", f"Both ways {where}, float32: largest absolute difference"]
+    lines += ["", f"Largest absolute difference in float32, {where}:"]
     for name in ("W_Q", "W_K", "W_V"):
         text = f"X·{name} and the {heads} products side by side"
         lines.append(f"  {text:<58}{report.differences[name]:.1e}")

@@ -111,6 +111,11 @@ def test_accounts_fit_80_columns(capsys, name, head, options):
     assert max(map(len, done.out.splitlines())) <= 80
 
 
+def test_comparison_of_heads_fits_80_columns(capsys):
+    text = kbert(capsys, "heads", "base").out
+    assert max(map(len, text.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "markdown", "text"])
 def test_every_format_of_an_account_holds_the_same_rows(capsys, form, config_file):
     full = account(PRESETS["base"].replace(**SIZES), 7, 13, dtype="bfloat16")
