@@ -84,10 +84,7 @@ def find_cached(name: ModelName, *, certain: bool = True) -> Path | None:
 
 def find_snapshot(root: Path, revision: str) -> Path | None:
     """Find the folder of a branch, a tag or a commit in a model's folder of the cache."""
-    revisions = [revision]
-    branch = root / "refs" / revision
-    if branch.is_file():  # huggingface_hub does not take one that ends with a line break
-        revisions.append(branch.read_text(errors="replace").strip())
+    revisions = [_read_commit(root, revision)]
     if re.fullmatch("[0-9a-f]{7,39}", revision):  # an abbreviated commit: `kbert cache` prints it
         snapshots = (root / "snapshots").glob(f"{revision}*")
         matches = [snapshot.name for snapshot in snapshots]
@@ -100,6 +97,17 @@ def find_snapshot(root: Path, revision: str) -> Path | None:
             if isinstance(file, str):
                 return Path(file).parent
     return None
+
+
+def _read_commit(root: Path, revision: str) -> str:
+    """Return the commit of a branch or a tag in a model's folder of the cache; else the revision.
+
+    Unlike huggingface_hub, this takes a branch's file that ends with a line break.
+    """
+    branch = root / "refs" / revision
+    if not branch.is_file():
+        return revision
+    return branch.read_text(errors="replace").strip()
 
 
 def _look_up(repo: str, file: str, revision: str, cache: Path | None = None) -> object:
@@ -119,8 +127,7 @@ def describe_cached(name: ModelName) -> str:
     has_part = False
     for repo in other_repos(name.repo):
         root = _find_root(repo)
-        branch = root / "refs" / wanted
-        commit = branch.read_text(errors="replace").strip() if branch.is_file() else wanted
+        commit = _read_commit(root, wanted)
         for snapshot in (root / "snapshots").glob("*"):
             commits.append(snapshot.name[:8])
             has_part = has_part or snapshot.name.startswith(commit)

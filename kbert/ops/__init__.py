@@ -55,6 +55,7 @@ def compile_for(device: str) -> Iterator[None]:
 
 @functools.cache
 def find_device() -> str:
+    """Return what Keras computes on here: "cpu", "gpu", "old gpu" or "tpu"."""
     import keras
 
     name = device_names()[0].lower()

@@ -287,6 +287,7 @@ def _onednn_is_faster(x, y) -> bool:
 
 @functools.cache
 def is_amd() -> bool:
+    """Return whether the processor is AMD's, and torch has both MKL and oneDNN's product."""
     has_both = torch.backends.mkl.is_available() and ONEDNN_LINEAR is not None
     get_capabilities = getattr(torch.cpu, "get_capabilities", dict)  # not before torch 2.10
     capabilities: dict = get_capabilities()

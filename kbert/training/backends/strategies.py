@@ -76,6 +76,7 @@ def _mirrored(names: tuple[str, ...]) -> tf.distribute.Strategy:
 
 
 def connect_tpu(name: str) -> tf.distribute.Strategy:
+    """Return the strategy for all chips of a TPU; a ValueError says why it cannot be used."""
     try:
         scheme, _, address = name.partition("://")
         if scheme == "grpc" and not hosts.is_reachable(address.split(",")[0]):

@@ -104,7 +104,10 @@ def _reason(error: Exception) -> str:
 
 @functools.cache
 def make_group():
-    # One of its own: at the start each waits less long for the others than in a sum.
+    """Make the group of all processes for sums, once.
+
+    It is one of its own: at the start each waits less long for the others than in a sum.
+    """
     return dist.new_group(timeout=_SUM_TIMEOUT)
 
 
