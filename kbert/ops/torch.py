@@ -219,8 +219,9 @@ def cross_entropy(logits, labels, weights):
     return torch.stack([loss, num_hits, total])
 
 
-# Products. torch multiplies matrices of float32 by MKL, which leaves half of an AMD processor
-# unused. oneDNN does not, and torch has its product under this name alone.
+# Products. torch multiplies matrices of float32 by MKL, which does not use the AVX-512 of AMD's
+# processors. oneDNN does, and torch has its product under this name alone. Without AVX-512 (Zen 3)
+# MKL takes an eighth less time (benchmarks/LOG.md).
 ONEDNN_LINEAR: Any = keras_internals.onednn_product()
 # In multiplications: below, oneDNN prepares itself for longer than MKL takes for the product.
 SMALLEST_PRODUCT = 2**21
@@ -281,15 +282,15 @@ def _onednn_is_faster(x, y) -> bool:
         and x.dtype == y.dtype == torch.float32
         and x.numel() * len(y) >= SMALLEST_PRODUCT
         and torch.backends.mkldnn.enabled
-        and is_amd()
+        and has_unused_avx512()
     )
 
 
 @functools.cache
-def is_amd() -> bool:
-    """Return whether the processor is AMD's, and torch has both MKL and oneDNN's product."""
+def has_unused_avx512() -> bool:
+    """Return whether MKL leaves AVX-512 unused, on AMD, and torch has oneDNN's product as well."""
     has_both = torch.backends.mkl.is_available() and ONEDNN_LINEAR is not None
     get_capabilities = getattr(torch.cpu, "get_capabilities", dict)  # not before torch 2.10
     capabilities: dict = get_capabilities()
     name = capabilities.get("cpu_name", "")
-    return has_both and "AMD" in name
+    return has_both and "AMD" in name and capabilities.get("avx512_f", False)

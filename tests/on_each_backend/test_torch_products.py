@@ -18,7 +18,9 @@ pytestmark = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()),
     reason="this build of torch has not both libraries",
 )
-AMD, INTEL = {"cpu_name": "AMD EPYC"}, {"cpu_name": "Intel(R) Xeon(R) Processor @ 2.10GHz"}
+AMD = {"cpu_name": "AMD EPYC", "avx512_f": True}
+ZEN_3 = {"cpu_name": "AMD EPYC", "avx512_f": False}
+INTEL = {"cpu_name": "Intel(R) Xeon(R) Processor @ 2.10GHz", "avx512_f": True}
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def shapes(monkeypatch):
 @pytest.fixture
 def any_product(monkeypatch):
     """oneDNN is taken on any processor, for the smallest product."""
-    monkeypatch.setattr(operations, "is_amd", lambda: True)
+    monkeypatch.setattr(operations, "has_unused_avx512", lambda: True)
     monkeypatch.setattr(operations, "SMALLEST_PRODUCT", 0)
 
 
@@ -98,6 +100,7 @@ def test_dense_without_gradients_equals_its_definition(hidden_act, shapes):
         (AMD, 0, "bfloat16", True, False),
         (AMD, 0, "float64", True, False),
         (AMD, 0, "float32", False, False),
+        (ZEN_3, 0, "float32", True, False),
         (INTEL, 0, "float32", True, False),
         ({}, 0, "float32", True, False),
     ],
@@ -105,15 +108,15 @@ def test_dense_without_gradients_equals_its_definition(hidden_act, shapes):
 def test_other_products_are_left_to_torch(
     capabilities, smallest, dtype, enabled, expected, monkeypatch, shapes
 ):
-    """Small ones, other types, where oneDNN is switched off, Intel's own."""
+    """Small ones, other types, where oneDNN is switched off, AMD's without AVX-512, Intel's own."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     monkeypatch.setattr(operations, "SMALLEST_PRODUCT", smallest)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", enabled)
-    operations.is_amd.cache_clear()
+    operations.has_unused_avx512.cache_clear()
     x, y = (torch.ones(shape, dtype=getattr(torch, dtype)) for shape in ((13, 7), (7, 99)))
     try:
         product = operations.linear(x, y)
     finally:
-        operations.is_amd.cache_clear()
+        operations.has_unused_avx512.cache_clear()
     assert product.shape == (13, 99) and float(product.max()) == 7.0
     assert bool(shapes) == expected

@@ -159,15 +159,19 @@ class Backend(ABC):
         tensor that has no effect is 0.
         """
 
+    def trace(self, function: Callable) -> Callable:
+        """Return a function of tensors that is traced once, where calls of it are traced."""
+        return function
+
     @abstractmethod
     def checkpoint(self, function: Callable) -> Callable:
         """Return a function of float tensors whose backward pass computes it again."""
 
     @abstractmethod
-    def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+    def sum_over_micro_batches(self, function: Callable, make_zeros: Callable, batch, seeds):
         """Sum a function of each micro-batch and its seeds, one after the other.
 
-        It returns a list of gradients, and the losses' sums; `nothing` is such a result of zeros.
+        It returns a list of gradients, and the losses' sums; `make_zeros` returns such a result of zeros.
         """
 
     @abstractmethod

@@ -97,7 +97,7 @@ class JaxBackend(Backend):
     def checkpoint(self, function: Callable) -> Callable:
         return jax.checkpoint(function)
 
-    def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+    def sum_over_micro_batches(self, function: Callable, make_zeros: Callable, batch, seeds):
         if len(seeds) == 1:
             micro_batch, micro_seeds = jax.tree.map(lambda array: array[0], (batch, seeds))
             return function(micro_batch, micro_seeds)
@@ -105,7 +105,7 @@ class JaxBackend(Backend):
         def add_next(total, micro_batch):
             return add(total, function(*micro_batch)), None
 
-        total, _ = jax.lax.scan(add_next, nothing, (batch, seeds))
+        total, _ = jax.lax.scan(add_next, make_zeros(), (batch, seeds))
         return total
 
     def map_micro_batches(self, function: Callable, inputs, seeds):

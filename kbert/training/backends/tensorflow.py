@@ -4,9 +4,10 @@ On a TPU one program is a whole call: several steps in a loop, with the exchange
 Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
 """
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +18,7 @@ from kbert.ops.tensorflow import hide_from_xla
 from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add, compute_norm, join_small
 from kbert.training.backends.strategies import LocalReplicas, all_gather, function
+from kbert.training.backends.tensorflow_adamw import AdamWStep, is_adamw
 from kbert.training.step.state import Counts, Values
 from kbert.training.step.step import TrainingStep
 
@@ -76,8 +78,11 @@ class TensorFlowBackend(Backend):
         whole = self.local_replicas.on_tpu or (jit and self.replicas == 1)
         self._jit_gradients = jit and not whole and step.embedding_loss is None
 
-        # A program for each kind of weight: one for all of base's 206 takes 40 s to compile.
-        # Keras's optimizers have a rule of its own for each weight, and stay within the step's.
+        # TensorFlow has an operation for Adam. Of other rules XLA compiles a program for each kind of
+        # weight: one for all of base's 206 takes 40 s. Keras's optimizers have a rule of its own for
+        # each weight, and stay within the step's.
+        by_adamw = all(is_adamw(rule) for rule in step.rules)
+        self.uses_adam_operation = by_adamw and not jit and not self.local_replicas.distributed
         self.assign_update: Callable = _assign_update
         if jit_updates and not whole and isinstance(step.optimizer.name, str):
             self.assign_update = function(_assign_update, jit_compile=True)
@@ -98,6 +103,9 @@ class TensorFlowBackend(Backend):
             gradient.set_shape(argument.shape)
         return gradients, sums
 
+    def trace(self, function: Callable) -> Callable:
+        return tf.function(function, autograph=False)
+
     def checkpoint(self, function: Callable) -> Callable:
         def call(*tensors):
             def gradient(*of_outputs):
@@ -113,7 +121,7 @@ class TensorFlowBackend(Backend):
 
         return call
 
-    def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+    def sum_over_micro_batches(self, function: Callable, make_zeros: Callable, batch, seeds):
         seeds = tf.convert_to_tensor(seeds)
         count = seeds.shape[0]
 
@@ -131,7 +139,7 @@ class TensorFlowBackend(Backend):
             return run_one(0)
         # One after the other, never two at a time: accumulation is there to need the memory of one.
         _, total = tf.while_loop(
-            is_left, add_next, (0, nothing), parallel_iterations=1, maximum_iterations=count
+            is_left, add_next, (0, make_zeros()), parallel_iterations=1, maximum_iterations=count
         )
         return total
 
@@ -185,11 +193,22 @@ class TensorFlowBackend(Backend):
             context.merge_call(_assign_all, args=(old_values, new_values))
             return values
 
-        for of_weight in step.each_weight(decision, values, gradients):
-            self.assign_update(step, *of_weight)
+        if self.uses_adam_operation:
+            self._assign_by_adamw(step, decision, values, gradients)
+        else:
+            for of_weight in step.each_weight(decision, values, gradients):
+                self.assign_update(step, *of_weight)
         for variable, count in zip(values.counts, counts, strict=True):
             variable.assign(count, read_value=False)
         return values
+
+    def _assign_by_adamw(self, step, decision, values: Values, gradients) -> None:
+        adamw = AdamWStep(step.optimizer, decision)
+        weights = zip(
+            step.trained.rates, step.decayed, values.weights, values.slots, gradients, strict=True
+        )
+        for of_weight in weights:
+            adamw.assign(*of_weight)
 
 
 def _wait_for(gradient, tensor):
@@ -225,7 +244,7 @@ class _Program(Program):
 
         replicas = backend.local_replicas
         several = self.replica_update, steps, lambda batch, _: step.metric_names(batch[1])
-        compiled: Callable = functools.partial(_for_any_length, jit=whole)
+        compiled: Callable = functools.partial(_for_any_length, jit=whole, as_traced=True)
         if replicas.distributed:
             compiled = replicas.compile_for_each
             self.call = replicas.compile_steps(*several)
@@ -330,8 +349,28 @@ class _Program(Program):
         return weights, frozen
 
 
-def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
-    """Return the function, traced once for arrays of any sizes; XLA has to compile for each."""
+@contextlib.contextmanager
+def _graph_as_traced() -> Iterator[None]:
+    """Have TensorFlow run a graph as it was traced, without its graph optimizers.
+
+    They work for one to four seconds at a step's graph, before the first step, and nothing of it is
+    faster then (benchmarks/LOG.md). They have no switch for one function.
+    """
+    options = tf.config.optimizer
+    name = "disable_meta_optimizer"
+    before = options.get_experimental_options().get(name, False)
+    options.set_experimental_options({name: True})
+    try:
+        yield
+    finally:
+        options.set_experimental_options({name: before})
+
+
+def _for_any_length(of_replica: Callable, jit: bool, as_traced: bool = False) -> Callable:
+    """Return the function, traced once for arrays of any sizes; XLA has to compile for each.
+
+    `as_traced`: whether its graph is left as it is, where XLA does not compile it.
+    """
     if jit:
         return function(of_replica, jit_compile=True)
 
@@ -345,6 +384,7 @@ def _for_any_length(of_replica: Callable, jit: bool) -> Callable:
         if not traced:
             signature = tf.nest.map_structure(describe, arguments)
             traced.append(function(of_replica, input_signature=signature))
-        return traced[0](*arguments)
+        with _graph_as_traced() if as_traced else contextlib.nullcontext():
+            return traced[0](*arguments)
 
     return call

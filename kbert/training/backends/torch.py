@@ -81,7 +81,7 @@ class TorchBackend(Backend):
 
         return lambda *tensors: checkpoint(function, *tensors, use_reentrant=False)
 
-    def sum_over_micro_batches(self, function: Callable, nothing, batch, seeds):
+    def sum_over_micro_batches(self, function: Callable, make_zeros: Callable, batch, seeds):
         total = None
         for index, micro_seeds in enumerate(seeds):
             micro_batch = keras.tree.map_structure(lambda array: array[index], batch)  # noqa: B023

@@ -123,8 +123,8 @@ class AdamW:
         second = beta_2 * slots["second"] + (1 - beta_2) * ops.square(gradient)
 
         # Corrected for their start at 0, which Google's optimization.py leaves out.
-        first_corrected = first / _correction(beta_1, iteration)
-        second_corrected = second / _correction(beta_2, iteration)
+        first_corrected = first / correct_start(beta_1, iteration)
+        second_corrected = second / correct_start(beta_2, iteration)
         root = ops.sqrt(second_corrected)
         direction = first_corrected / (root + self._settings.epsilon)
         return direction, {"first": first, "second": second}
@@ -233,11 +233,11 @@ def warn_of_slow_average(settings: Optimizer) -> None:
         )
 
 
-def _correction(beta: float, iteration):
-    """1 − beta^(iteration + 1): 1 − 0.999 in float32 would be off by 1e-5."""
+def correct_start(beta: float, iteration):
+    """Return 1 − beta^(iteration + 1), by which a moment is divided, as it starts at 0."""
     if beta == 0:
         return 1.0
-    return -ops.expm1((iteration + 1.0) * math.log(beta))
+    return -ops.expm1((iteration + 1.0) * math.log(beta))  # 1 − 0.999 would be off by 1e-5
 
 
 def _trust(weight, direction):

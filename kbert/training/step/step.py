@@ -17,13 +17,13 @@ import numpy as np
 from keras import name_scope, ops
 
 from kbert.graph.names import SEQUENCE_MASK
-from kbert.model.stateless import call_stateless, flatten_sequences
+from kbert.model.stateless import flatten_sequences
 from kbert.training.losses.embedding_losses import MASKED, sum_products
 from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 from kbert.training.losses.loss import Loss, compute_objective, sum_metrics
 from kbert.training.optimization import optimizers
 from kbert.training.optimization.optimizers import Optimizer
-from kbert.training.step.gradient_checkpointing import SegmentedModel
+from kbert.training.step.segmented_model import SegmentedModel
 from kbert.training.step.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.step.trained_weights import TrainedWeights
 from kbert.training.stopping import StopFlags
@@ -70,7 +70,7 @@ class TrainingStep:
                 self.embedding_loss.loss, sum_losses=self._sum_embedding_losses
             )
             self.losses = {EMBEDDINGS: loss}
-        self.segments = SegmentedModel(self.model) if self.gradient_checkpointing else None
+        self.segments = SegmentedModel(self.model, self.backend.trace)
         self.scaled = needs_scale(self.model)
         self.dropouts = len(self.seed_states)
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.trained.variables]
@@ -133,11 +133,9 @@ class TrainingStep:
         sequences = flatten_sequences(inputs)
         ordered = [sequences[name] for name in self.model.input_names]
 
-        if self.segments and training:
-            outputs = self.segments.outputs(values, ordered, self.backend.checkpoint)
-        else:
-            outputs = call_stateless(self.model, values, ordered, training)
-
+        recomputes = training and self.gradient_checkpointing
+        checkpoint = self.backend.checkpoint if recomputes else None
+        outputs = self.segments.outputs(values, ordered, training, checkpoint)
         if self.embedding_loss:
             embeddings = self.embedding_loss.pool(outputs[0], inputs)
             return {EMBEDDINGS: embeddings}
@@ -148,7 +146,7 @@ class TrainingStep:
     def _list_values(self, weights, frozen, seeds) -> dict:
         """Return the values of the model's variables, by their ids."""
         variables = [*self.trained.variables, *self.trained.frozen, *self.seed_states]
-        seeds_of_layers = [seeds[index] for index in range(self.dropouts)]
+        seeds_of_layers = ops.unstack(seeds, self.dropouts) if self.dropouts else []
         arrays = [*weights, *frozen, *seeds_of_layers]
         values = {}
         for variable, array in zip(variables, arrays, strict=True):
@@ -194,11 +192,13 @@ class TrainingStep:
 
             return self.backend.differentiate(compute_loss, weights)
 
-        zeros = [ops.zeros(weight.shape, weight.dtype) for weight in weights]
-        num_labels = len(batch[1])
-        no_sums = ops.zeros((num_labels + 1, 3))  # the last row is of the stop flags
-        nothing = zeros, no_sums
-        return self.backend.sum_over_micro_batches(compute_micro_batch, nothing, batch, seeds)
+        def make_zeros() -> tuple:
+            gradients = [ops.zeros(weight.shape, weight.dtype) for weight in weights]
+            num_labels = len(batch[1])
+            sums = ops.zeros((num_labels + 1, 3))  # the last row is of the stop flags
+            return gradients, sums
+
+        return self.backend.sum_over_micro_batches(compute_micro_batch, make_zeros, batch, seeds)
 
     def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.
