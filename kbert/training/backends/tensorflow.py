@@ -78,9 +78,9 @@ class TensorFlowBackend(Backend):
         whole = self.local_replicas.on_tpu or (jit and self.replicas == 1)
         self._jit_gradients = jit and not whole and step.embedding_loss is None
 
-        # TensorFlow has an operation for Adam. Of other rules XLA compiles a program for each kind of
-        # weight: one for all of base's 206 takes 40 s. Keras's optimizers have a rule of its own for
-        # each weight, and stay within the step's.
+        # TensorFlow has an operation for Adam. Of other rules XLA compiles a program for each kind
+        # of weight: one for all of base's 206 takes 40 s. Keras's optimizers have a rule of its own
+        # for each weight, and stay within the step's.
         by_adamw = all(is_adamw(rule) for rule in step.rules)
         self.uses_adam_operation = by_adamw and not jit and not self.local_replicas.distributed
         self.assign_update: Callable = _assign_update
