@@ -171,7 +171,8 @@ class Backend(ABC):
     def sum_over_micro_batches(self, function: Callable, make_zeros: Callable, batch, seeds):
         """Sum a function of each micro-batch and its seeds, one after the other.
 
-        It returns a list of gradients, and the losses' sums; `make_zeros` returns such a result of zeros.
+        It returns a list of gradients, and the losses' sums; `make_zeros` returns such a result, of
+        zeros.
         """
 
     @abstractmethod

@@ -150,20 +150,30 @@ def _make_function(model, training: bool) -> Callable:
 
 def _describe(model) -> str:
     """Return what a block computes, in words that are the same for blocks that are alike."""
-    layers = []
-    for layer in model.layers:
-        config = layer.get_config()
-        settings = {}
-        for name, value in config.items():
-            # the seeds of random initializers differ, and initialize nothing here
-            if name != "name" and not name.endswith("initializer"):
-                settings[name] = str(value)
-        layers.append([type(layer).__name__, settings])
-
+    layers = [_describe_layer(layer) for layer in model.layers]
     variables = []
     for variable in [*model.trainable_variables, *model.non_trainable_variables]:
         variables.append([variable.name, list(variable.shape), variable.dtype])
     return json.dumps([layers, variables, len(model.trainable_variables)])
+
+
+def _describe_layer(layer: keras.Layer) -> list:
+    """Return a layer's class, its settings, and its sublayers, as JSON; of a block, no names."""
+    attributes = vars(layer)
+    settings = {}
+    for name, value in layer.get_config().items():
+        # the seeds of random initializers differ, and initialize nothing here
+        if name != "name" and not name.endswith("initializer"):
+            settings[name] = str(value)
+    if not attributes.keys().isdisjoint(("call", "forward")):  # its own, like no other
+        settings["call"] = str(id(layer))
+
+    sublayers = []
+    for value in attributes.values():
+        values = value.values() if isinstance(value, dict) else [value]  # adapters are in a dict
+        sublayers += [_describe_layer(item) for item in values if isinstance(item, keras.Layer)]
+    kind = type(layer)
+    return [kind.__module__, kind.__qualname__, settings, sublayers]
 
 
 def _list_ids(objects) -> list[int]:

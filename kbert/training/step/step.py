@@ -146,7 +146,7 @@ class TrainingStep:
     def _list_values(self, weights, frozen, seeds) -> dict:
         """Return the values of the model's variables, by their ids."""
         variables = [*self.trained.variables, *self.trained.frozen, *self.seed_states]
-        seeds_of_layers = ops.unstack(seeds, self.dropouts) if self.dropouts else []
+        seeds_of_layers = [seeds[index] for index in range(self.dropouts)]
         arrays = [*weights, *frozen, *seeds_of_layers]
         values = {}
         for variable, array in zip(variables, arrays, strict=True):
