@@ -8,6 +8,7 @@ would be compiled anew); kbert to the next of its lengths, batches of like lengt
 and on torch, and packed: several texts a row.
 """
 
+import dataclasses
 from pathlib import Path
 
 from benchmarks.claims import Claim
@@ -129,6 +130,24 @@ def packaged() -> str:
     import importlib.resources
 
     return str(importlib.resources.files(PACKAGE) / "model")
+
+
+def short_works(data: Path = DATA) -> list[Work]:
+    """The same on so few sentences that what a run pays once counts; the process has run before."""
+    found = []
+    for sentences in (500, 2000):
+        (work, _) = works(data, f"finetune-{sentences}", sentences)
+        names = {"kbert": "", "kbert, torch": " torch"}
+        peers = ("transformers, by length",)
+        claims = [
+            Claim(f"13 of {sentences}{of}", own, peers, 1.0, 1.25) for own, of in names.items()
+        ]
+        contenders = [one for one in work.contenders if one.name in (*names, *peers)]
+        title = f"{work.title}, {sentences:,} sentences"
+        found.append(
+            dataclasses.replace(work, title=title, contenders=tuple(contenders), claims=claims)
+        )
+    return found
 
 
 def works(

@@ -205,5 +205,6 @@ def works() -> list[Work]:
     )
     found += starting.works() + limits.works() + growth.works()
     found += loading.works() + commands.works() + corpora.works() + finetuning.works()
+    found += finetuning.short_works()
     found += tokenizing.works() + inputs.works() + packing() + vectors.works() + serving.works()
     return found

@@ -81,8 +81,12 @@ class TensorFlowBackend(Backend):
         # TensorFlow has an operation for Adam. Of other rules XLA compiles a program for each kind
         # of weight: one for all of base's 206 takes 40 s. Keras's optimizers have a rule of its own
         # for each weight, and stay within the step's.
-        by_adamw = all(is_adamw(rule) for rule in step.rules)
-        self.uses_adam_operation = by_adamw and not jit and not self.local_replicas.distributed
+        self.uses_adam_operation = (
+            all(is_adamw(rule) for rule in step.rules)
+            and all(weight.dtype == "float32" for weight in step.trained.variables)
+            and not jit
+            and not self.local_replicas.distributed
+        )
         self.assign_update: Callable = _assign_update
         if jit_updates and not whole and isinstance(step.optimizer.name, str):
             self.assign_update = function(_assign_update, jit_compile=True)

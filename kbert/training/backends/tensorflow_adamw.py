@@ -57,13 +57,13 @@ class AdamWStep:
 
         `share` is that of the learning rate.
         """
-        corrected_rate, kept = self._scale_rates(share)
+        corrected_rate, decay_factor = self._scale_rates(share)
         # One after the other: all scaled gradients at once would be as large as the model.
         with tf.control_dependencies(self._last):
             # 0 where the factor is 0, even if the gradient is NaN or infinite
             scaled = tf.math.multiply_no_nan(gradient, self._factor)
             if is_decayed and self._weight_decay:
-                weight.assign(weight.read_value() * kept, read_value=False)
+                weight.assign(weight.read_value() * decay_factor, read_value=False)
             operation = tf.raw_ops.ResourceApplyAdam(
                 var=weight.handle,
                 m=slots["first"].handle,
