@@ -38,6 +38,12 @@ class Block:
     others: list[int]
 
 
+def has_blocks(model: keras.Model) -> bool:
+    """Return whether a functional model has the encoder blocks of kbert's graph."""
+    layer_names = {layer.name for layer in model.layers}
+    return names.encoder_output(1) in layer_names
+
+
 class SegmentedModel:
     """The parts of a functional model.
 
@@ -160,8 +166,12 @@ def _describe(model) -> str:
 def _describe_layer(layer: keras.Layer) -> list:
     """Return a layer's class, its settings, and its sublayers, as JSON; of a block, no names."""
     attributes = vars(layer)
+    try:
+        config = layer.get_config()
+    except NotImplementedError:  # adapters: their scale is what they differ in
+        config = {name: value for name, value in attributes.items() if isinstance(value, float)}
     settings = {}
-    for name, value in layer.get_config().items():
+    for name, value in config.items():
         # the seeds of random initializers differ, and initialize nothing here
         if name != "name" and not name.endswith("initializer"):
             settings[name] = str(value)

@@ -17,13 +17,13 @@ import numpy as np
 from keras import name_scope, ops
 
 from kbert.graph.names import SEQUENCE_MASK
-from kbert.model.stateless import flatten_sequences
+from kbert.model.stateless import call_stateless, flatten_sequences
 from kbert.training.losses.embedding_losses import MASKED, sum_products
 from kbert.training.losses.embedding_objective import EMBEDDINGS, EmbeddingLoss
 from kbert.training.losses.loss import Loss, compute_objective, sum_metrics
 from kbert.training.optimization import optimizers
 from kbert.training.optimization.optimizers import Optimizer
-from kbert.training.step.segmented_model import SegmentedModel
+from kbert.training.step.segmented_model import SegmentedModel, has_blocks
 from kbert.training.step.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.step.trained_weights import TrainedWeights
 from kbert.training.stopping import StopFlags
@@ -70,7 +70,9 @@ class TrainingStep:
                 self.embedding_loss.loss, sum_losses=self._sum_embedding_losses
             )
             self.losses = {EMBEDDINGS: loss}
-        self.segments = SegmentedModel(self.model, self.backend.trace)
+        self.segments = None
+        if has_blocks(self.model):  # an engine trains other models too
+            self.segments = SegmentedModel(self.model, self.backend.trace)
         self.scaled = needs_scale(self.model)
         self.dropouts = len(self.seed_states)
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.trained.variables]
@@ -133,9 +135,12 @@ class TrainingStep:
         sequences = flatten_sequences(inputs)
         ordered = [sequences[name] for name in self.model.input_names]
 
-        recomputes = training and self.gradient_checkpointing
-        checkpoint = self.backend.checkpoint if recomputes else None
-        outputs = self.segments.outputs(values, ordered, training, checkpoint)
+        if self.segments is None:
+            outputs = call_stateless(self.model, values, ordered, training)
+        else:
+            recomputes = training and self.gradient_checkpointing
+            checkpoint = self.backend.checkpoint if recomputes else None
+            outputs = self.segments.outputs(values, ordered, training, checkpoint)
         if self.embedding_loss:
             embeddings = self.embedding_loss.pool(outputs[0], inputs)
             return {EMBEDDINGS: embeddings}
