@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.engines import small_config
+from helpers.marks import full
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 from kbert.graph import names
@@ -41,7 +42,7 @@ def replace_activation(model):
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"), [(None, 2), (set_rate, 3), (replace_activation, 3)]
+    ("change", "expected"), [(None, 2), full(set_rate, 3), full(replace_activation, 3)]
 )
 def test_blocks_that_are_alike_are_traced_once(monkeypatch, change, expected):
     """The last block computes the positions that are predicted alone, so it is another."""
@@ -60,6 +61,7 @@ def test_blocks_that_are_alike_are_traced_once(monkeypatch, change, expected):
     assert len(traced) == expected
 
 
+@pytest.mark.full
 def test_adamw_has_torchs_numbers():
     """torch.optim.AdamW, of the engine's own gradients; biases and LayerNorm do not decay."""
     torch = pytest.importorskip("torch")
@@ -97,6 +99,7 @@ def test_adamw_has_torchs_numbers():
         assert difference < limit, weight.path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_step_that_is_not_finite_changes_no_bit(bad):
     engine = make_engine(Optimizer(learning_rate=0.01, total_steps=9, weight_decay=0.3))
