@@ -90,13 +90,18 @@ def _said_by(*command: str) -> str:
 
 
 def _processor() -> str:
-    """Its name, its family, and whether it has AMX: what ratios differ by."""
+    """Its name, its family, and whether it has AMX, or no AVX-512: what ratios differ by."""
     lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     found = {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
     if "model name" not in found:
         return platform.processor()
-    amx = ", AMX" if "amx_tile" in found.get("flags", "") else ""
-    return f"{found['model name']}, family {found.get('cpu family', '?')}{amx}"
+    flags = found.get("flags", "").split()
+    kind = ""
+    if "amx_tile" in flags:
+        kind = ", AMX"
+    elif "avx512f" not in flags:  # Zen 3 and Zen 4 are of one family
+        kind = ", AVX2"
+    return f"{found['model name']}, family {found.get('cpu family', '?')}{kind}"
 
 
 def _memory(name: str) -> int:

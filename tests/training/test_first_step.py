@@ -1,5 +1,7 @@
 """What makes TensorFlow's first step short: blocks traced once, and Adam's own operation."""
 
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -9,8 +11,10 @@ from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
+from kbert.graph.trained_parts import trained_parts
 from kbert.model.builder import build
 from kbert.model.layers.encoder import FeedForward
+from kbert.model.lora import add_adapters
 from kbert.training import backends
 from kbert.training.engine import Engine
 from kbert.training.optimization.optimizers import Optimizer
@@ -41,8 +45,25 @@ def replace_activation(model):
     feed_forward.intermediate_dense.activation = keras.activations.tanh
 
 
+def adapt_another_matrix(model):
+    """An adapter on the queries of block 1, and on the values of the others: all of one shape."""
+    parts = trained_parts(SPEC, lora_rank=3, lora_targets="query,value")
+    chosen = []
+    for matrix in parts.adapted:
+        if matrix.name == ("query" if matrix.block == 1 else "value"):
+            chosen.append(matrix)
+    adapted = types.SimpleNamespace(adapted=chosen, rank=parts.rank, alpha=parts.alpha)
+    add_adapters(model, adapted, seed=1)
+
+
 @pytest.mark.parametrize(
-    ("change", "expected"), [(None, 2), full(set_rate, 3), full(replace_activation, 3)]
+    ("change", "expected"),
+    [
+        (None, 2),
+        full(set_rate, 3),
+        full(replace_activation, 3),
+        full(adapt_another_matrix, 3),
+    ],
 )
 def test_blocks_that_are_alike_are_traced_once(monkeypatch, change, expected):
     """The last block computes the positions that are predicted alone, so it is another."""

@@ -160,7 +160,7 @@ class Backend(ABC):
         """
 
     def trace(self, function: Callable) -> Callable:
-        """Return a function of tensors that is traced once, where calls of it are traced."""
+        """Return the same function; where a step is traced, all its calls have one trace."""
         return function
 
     @abstractmethod

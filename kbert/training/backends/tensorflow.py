@@ -5,7 +5,6 @@ Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
 """
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -248,14 +247,15 @@ class _Program(Program):
 
         replicas = backend.local_replicas
         several = self.replica_update, steps, lambda batch, _: step.metric_names(batch[1])
-        compiled: Callable = functools.partial(_for_any_length, jit=whole, as_traced=True)
         if replicas.distributed:
-            compiled = replicas.compile_for_each
             self.call = replicas.compile_steps(*several)
+            self.update_function = replicas.compile_for_each(self.replica_update)
+            self.sums = replicas.compile_for_each(self._replica_sums)
         else:
-            self.call = compiled(strategies.loop_over_steps(*several))
-        self.update_function = compiled(self.replica_update)
-        self.sums = compiled(self._replica_sums)
+            steps_in_a_loop = strategies.loop_over_steps(*several)
+            self.call = _for_any_length(steps_in_a_loop, jit=whole, as_traced=True)
+            self.update_function = _for_any_length(self.replica_update, jit=whole, as_traced=True)
+            self.sums = _for_any_length(self._replica_sums, jit=whole)
 
         if replicas.on_tpu:
             self._forward = replicas.collect_results(self._outputs)

@@ -23,16 +23,14 @@ from kbert.ops import keras_internals
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """An encoder block of a model, as a model of its own.
+    """An encoder block of a model, as a function of its variables.
 
     Attributes:
-        model: from the state before it and the whole model's inputs to the state after it.
         functions: compute a block like this one, in training (True) or not; see `_make_function`.
         weights: ids of the variables that are trained.
         others: ids of its other variables: weights that are not trained, and dropout's seeds.
     """
 
-    model: keras.Model
     functions: dict[bool, Callable]
     weights: list[int]
     others: list[int]
@@ -136,7 +134,7 @@ def _make_blocks(models: list, trace: Callable) -> list[Block]:
             functions_of_kinds[kind] = functions
         weights = _list_ids(model.trainable_variables)
         others = _list_ids(model.non_trainable_variables)
-        blocks.append(Block(model, functions_of_kinds[kind], weights, others))
+        blocks.append(Block(functions_of_kinds[kind], weights, others))
     return blocks
 
 
@@ -164,7 +162,7 @@ def _describe(model) -> str:
 
 
 def _describe_layer(layer: keras.Layer) -> list:
-    """Return a layer's class, its settings, and its sublayers, as JSON; of a block, no names."""
+    """Return a layer's class, settings and sublayers, as JSON, without the names of a block."""
     attributes = vars(layer)
     try:
         config = layer.get_config()
@@ -179,9 +177,12 @@ def _describe_layer(layer: keras.Layer) -> list:
         settings["call"] = str(id(layer))
 
     sublayers = []
-    for value in attributes.values():
-        values = value.values() if isinstance(value, dict) else [value]  # adapters are in a dict
-        sublayers += [_describe_layer(item) for item in values if isinstance(item, keras.Layer)]
+    for name, value in attributes.items():
+        # adapters are in a dict, by the names of their matrices
+        items = value.items() if isinstance(value, dict) else [("", value)]
+        for key, item in items:
+            if isinstance(item, keras.Layer):
+                sublayers.append([name, str(key), _describe_layer(item)])
     kind = type(layer)
     return [kind.__module__, kind.__qualname__, settings, sublayers]
 
