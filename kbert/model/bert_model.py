@@ -36,15 +36,29 @@ def _keep_weights_in(method: Callable) -> Callable:
     return call
 
 
-def _check_process_in(method: Callable) -> Callable:
-    """Return a method of Keras's that a forked process refuses."""
+def _train_in(method: Callable) -> Callable:
+    """Return a method of Keras's that trains; a forked process refuses it."""
 
     @functools.wraps(method)
     def call(self, *args, **kwargs):
         check_process()
+        _build_optimizer(self)
         return method(self, *args, **kwargs)
 
     return call
+
+
+def _build_optimizer(model: "BertModel") -> None:
+    """Create the variables of a compiled model's optimizer.
+
+    On TensorFlow Keras creates them while it traces the first step, and traces that step again.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if keras.backend.backend() != "tensorflow" or optimizer is None or optimizer.built:
+        return
+    if model.trainable_variables:
+        with model.distribute_strategy.scope():
+            optimizer.build(model.trainable_variables)
 
 
 def _mark_trainable(layer) -> str:
@@ -192,8 +206,8 @@ class BertModel(keras.Model):
     predict_on_batch = _keep_weights_in(keras.Model.predict_on_batch)
     evaluate = _keep_weights_in(keras.Model.evaluate)
     test_on_batch = _keep_weights_in(keras.Model.test_on_batch)
-    fit = _check_process_in(keras.Model.fit)
-    train_on_batch = _check_process_in(keras.Model.train_on_batch)
+    fit = _train_in(keras.Model.fit)
+    train_on_batch = _train_in(keras.Model.train_on_batch)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """Compute Keras's metrics over the positions that are not masked.

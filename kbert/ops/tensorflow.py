@@ -8,14 +8,19 @@ TensorFlow's remapper fuses with the product before them.
 Dimensions as in `kbert.ops.reference`; N = B·S.
 """
 
+import contextlib
+import contextvars
 import functools
 import math
-from collections.abc import Callable, Sequence
+import platform
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from kbert.ops import keras_internals
+from kbert.ops import device_kind, keras_internals
 from kbert.ops.activations import gelu, gelu_tanh
+
+_is_forward_only: contextvars.ContextVar = contextvars.ContextVar("forward_only", default=False)
 
 # Compiled also where the step is not: the operation is XLA's alone.
 hide_from_xla = tf.function(keras_internals.hide_from_xla, autograph=False, jit_compile=True)
@@ -200,8 +205,56 @@ def _where(keep, x):
     return tf.where(keep, x, tf.zeros((), x.dtype))
 
 
+@contextlib.contextmanager
+def forward_only() -> Iterator[None]:
+    """Trace functions within for the fastest forward pass on this machine: none is exported."""
+    token = _is_forward_only.set(True)
+    try:
+        yield
+    finally:
+        _is_forward_only.reset(token)
+
+
+@functools.cache
+def has_onednn() -> bool:
+    """Return whether TensorFlow's operations on this CPU are oneDNN's, as with AVX-512 VNNI."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    try:
+        from tensorflow.python.util import _pywrap_util_port
+    except ImportError:
+        return False
+    return _pywrap_util_port.IsMklEnabled()
+
+
 def layer_norm(x, gamma, beta, epsilon: float):
+    can_fuse = x.dtype in (tf.float32, tf.bfloat16) and device_kind() == "cpu" and has_onednn()
+    if _is_forward_only.get() and can_fuse:
+        return _normalize_at_once(x, gamma, beta, epsilon)
     return _normalize(x, gamma, beta, epsilon=epsilon)
+
+
+def _normalize_at_once(x, gamma, beta, epsilon: float):
+    """See `reference.layer_norm`; written so that TensorFlow makes one oneDNN operation of it.
+
+    What it looks for is the layer of Keras 2: batch normalization, in which each row is a channel.
+    """
+    flat = _flatten(x)
+    rows = tf.shape(flat)[0]
+    channels = tf.reshape(flat, [1, rows, x.shape[-1], 1])
+    unit, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=channels,
+        scale=tf.fill([rows], 1.0),
+        offset=tf.fill([rows], 0.0),
+        mean=tf.zeros([0]),
+        variance=tf.zeros([0]),
+        epsilon=epsilon,
+        data_format="NCHW",
+        is_training=True,
+    )
+    unit = tf.reshape(unit, tf.shape(flat))
+    y = unit * tf.cast(gamma, x.dtype) + tf.cast(beta, x.dtype)
+    return tf.reshape(y, tf.shape(x))
 
 
 @traced

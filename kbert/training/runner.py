@@ -154,7 +154,6 @@ def _plan(request: Request, options: RunOptions) -> tuple[Any, RunPlan]:
     data = request.read(request)
     if _models:  # layers and the engine's functions refer to each other: they outlive their run
         gc.collect()
-        gc.collect()  # the graphs, which gradients held that went with the engine
     # Sums in one order, before anything is computed: threads add up in another at each start, and a
     # run that was stopped would end with other last bits than one that was not.
     make_deterministic()

@@ -59,3 +59,30 @@ def test_fit_equals_fit_of_a_plain_keras_model():
     assert largest > 1e-4
     for last, after in zip(model.get_weights(), trained, strict=True):
         np.testing.assert_allclose(last, after, atol=1e-6)
+
+
+def test_fit_computes_a_step_in_python_once():
+    """Keras on TensorFlow traces it twice, seconds for base, where the optimizer is not built."""
+    keras.utils.set_random_seed(3)
+    config = kbert.BertConfig(
+        vocab_size=99,
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=3,
+        intermediate_size=20,
+        max_position_embeddings=17,
+    )
+    model = kbert.build_classifier(config, num_labels=3, seq_len=LENGTH)
+    random = np.random.default_rng(2)
+    tokens = random.integers(1, 99, (BATCH, LENGTH))
+    calls = []
+
+    def compute_loss(labels, logits):
+        calls.append(logits.shape)
+        return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+    optimizer = keras.optimizers.AdamW(1e-3)
+    model.compile(optimizer, compute_loss, jit_compile=False)
+    model.fit([tokens, tokens * 0], random.integers(0, 3, BATCH), batch_size=BATCH, verbose=0)
+    assert len(calls) == {"tensorflow": 1}.get(keras.backend.backend(), len(calls))
+    assert int(optimizer.iterations) == 1

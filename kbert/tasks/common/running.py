@@ -336,13 +336,16 @@ def compile_model(model: keras.Model) -> Callable:
 
     import tensorflow as tf  # predict_on_batch traces up to three times, which takes seconds
 
+    from kbert.ops.tensorflow import forward_only
+
     traced = tf.function(
         lambda *ids: model(list(ids), training=False),
         input_signature=[tf.TensorSpec((None, None), "int32")] * count,
         autograph=False,
     )
-    # The concrete function: TensorFlow warns of retracing where one process opens five models.
-    concrete = traced.get_concrete_function()
+    with forward_only():
+        # The concrete function: TensorFlow warns of retracing where one process opens five models.
+        concrete = traced.get_concrete_function()
 
     def compute_by_tensorflow(*ids):
         tensors = [tf.constant(array) for array in ids[:count]]

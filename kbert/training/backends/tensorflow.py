@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kbert import ops as kops
 from kbert.ops import keras_internals
-from kbert.ops.tensorflow import hide_from_xla
+from kbert.ops.tensorflow import forward_only, hide_from_xla
 from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add, compute_norm, join_small
 from kbert.training.backends.strategies import LocalReplicas, all_gather, function
@@ -338,13 +338,15 @@ class _Program(Program):
         return metrics
 
     def _replica_sums(self, batch):
-        sums = self.step.measure(*self._tensors(), batch)
+        with forward_only():
+            sums = self.step.measure(*self._tensors(), batch)
         if self.backend.replicas == 1:
             return sums
         return tf.distribute.get_replica_context().all_reduce("SUM", sums)
 
     def _outputs(self, inputs):
-        return self.step.outputs(*self._tensors(), inputs)
+        with forward_only():
+            return self.step.outputs(*self._tensors(), inputs)
 
     def _tensors(self) -> tuple[list, list]:
         variables = self.variables.result_weights()
