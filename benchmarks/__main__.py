@@ -23,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--only", nargs="+", metavar="NAME", help="some of the works")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="some of their claims")
     parser.add_argument("--list", action="store_true", help="their names, and no more")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contender")
     parser.add_argument("--record", action="store_true", help="keep the figures")
@@ -38,6 +39,10 @@ def main() -> int:
     if arguments.rounds < 2:
         parser.error(f"--rounds must be at least 2, or no spread is seen, got {arguments.rounds}")
     chosen = [known[name] for name in arguments.only or known]
+    if arguments.rows:
+        chosen = [cut for work in chosen if (cut := with_rows(work, arguments.rows)).claims]
+        if not chosen:
+            parser.error(f"--rows must be of these works, got {', '.join(arguments.rows)}")
     for work in chosen:
         if problem := too_large(work):
             parser.error(problem)
@@ -47,6 +52,14 @@ def main() -> int:
     if arguments.record:
         report.keep(about, found)
     return 0
+
+
+def with_rows(work: Work, rows: list[str]) -> Work:
+    """The work with the claims of some rows alone, and who takes turns for them."""
+    claims = [claim for claim in work.claims if claim.row in rows]
+    names = {name for claim in claims for name in claim.names}
+    contenders = tuple(one for one in work.contenders if one.name in names)
+    return replace(work, claims=claims, contenders=contenders)
 
 
 def too_large(work: Work) -> str:
