@@ -244,6 +244,7 @@ class _Program(Program):
     def __init__(self, backend, step, state, whole: bool, jit: bool, steps: int):
         super().__init__(backend, step, state)
         self._steps = steps
+        self._forward_pass = contextlib.nullcontext if jit else forward_only
         self.variables = state.values()
 
         replicas = backend.local_replicas
@@ -342,14 +343,14 @@ class _Program(Program):
         return metrics
 
     def _replica_sums(self, batch):
-        with forward_only():
+        with self._forward_pass():
             sums = self.step.measure(*self._tensors(), batch)
         if self.backend.replicas == 1:
             return sums
         return tf.distribute.get_replica_context().all_reduce("SUM", sums)
 
     def _outputs(self, inputs):
-        with forward_only():
+        with self._forward_pass():
             return self.step.outputs(*self._tensors(), inputs)
 
     def _tensors(self) -> tuple[list, list]:
