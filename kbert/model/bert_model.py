@@ -4,6 +4,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -36,29 +37,15 @@ def _keep_weights_in(method: Callable) -> Callable:
     return call
 
 
-def _train_in(method: Callable) -> Callable:
-    """Return a method of Keras's that trains; a forked process refuses it."""
+def _check_process_in(method: Callable) -> Callable:
+    """Return a method of Keras's that a forked process refuses."""
 
     @functools.wraps(method)
     def call(self, *args, **kwargs):
         check_process()
-        _build_optimizer(self)
         return method(self, *args, **kwargs)
 
     return call
-
-
-def _build_optimizer(model: "BertModel") -> None:
-    """Create the variables of a compiled model's optimizer.
-
-    On TensorFlow Keras creates them while it traces the first step, and traces that step again.
-    """
-    optimizer = getattr(model, "optimizer", None)
-    if keras.backend.backend() != "tensorflow" or optimizer is None or optimizer.built:
-        return
-    if model.trainable_variables:
-        with model.distribute_strategy.scope():
-            optimizer.build(model.trainable_variables)
 
 
 def _mark_trainable(layer) -> str:
@@ -76,6 +63,8 @@ class BertModel(keras.Model):
         as of `keras.Model`.
         spec: the spec of the graph; None for a model that is not the whole graph of one head.
     """
+
+    train_function: Any  # Keras's; it has no type
 
     def __init__(self, *args, spec=_UNREAD, **kwargs):
         super().__init__(*args, **kwargs)
@@ -206,8 +195,30 @@ class BertModel(keras.Model):
     predict_on_batch = _keep_weights_in(keras.Model.predict_on_batch)
     evaluate = _keep_weights_in(keras.Model.evaluate)
     test_on_batch = _keep_weights_in(keras.Model.test_on_batch)
-    fit = _train_in(keras.Model.fit)
-    train_on_batch = _train_in(keras.Model.train_on_batch)
+    fit = _check_process_in(keras.Model.fit)
+    train_on_batch = _check_process_in(keras.Model.train_on_batch)
+
+    def make_train_function(self, force=False):
+        """Make Keras's function of a training step, which traces the step once on TensorFlow.
+
+        Keras creates the optimizer's variables while it traces the first step, and then traces it
+        again. They are created before it here, after the callbacks' `on_train_begin`.
+        """
+        if self.train_function and not force:
+            return
+        super().make_train_function(force)
+        if keras.backend.backend() != "tensorflow":
+            return
+        train = self.train_function
+
+        def build_and_train(iterator):
+            optimizer = self.optimizer
+            if not optimizer.built and self.trainable_variables:
+                with self.distribute_strategy.scope():
+                    optimizer.build(self.trainable_variables)
+            return train(iterator)
+
+        self.train_function = build_and_train
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """Compute Keras's metrics over the positions that are not masked.

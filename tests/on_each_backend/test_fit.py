@@ -86,3 +86,31 @@ def test_fit_computes_a_step_in_python_once():
     model.fit([tokens, tokens * 0], random.integers(0, 3, BATCH), batch_size=BATCH, verbose=0)
     assert len(calls) == {"tensorflow": 1}.get(keras.backend.backend(), len(calls))
     assert int(optimizer.iterations) == 1
+
+
+def test_layers_that_a_callback_makes_trainable_are_trained():
+    """As by Keras's own `fit`: the optimizer has the weights that are trained at the first step."""
+    config = kbert.BertConfig(
+        vocab_size=99,
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=3,
+        intermediate_size=20,
+        max_position_embeddings=17,
+    )
+    model = kbert.build_classifier(config, num_labels=3, seq_len=LENGTH)
+    embedding = model.get_layer("Embedding-Position")
+    for layer in model.layers[:-1]:
+        layer.trainable = False
+
+    class Unfreeze(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            embedding.trainable = True
+
+    random = np.random.default_rng(2)
+    tokens = random.integers(1, 99, (BATCH, LENGTH))
+    before = embedding.get_weights()
+    model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+    labels = random.integers(0, 3, BATCH)
+    model.fit([tokens, tokens * 0], labels, callbacks=[Unfreeze()], verbose=0)
+    assert np.abs(embedding.get_weights()[0] - before[0]).max() > 0.01

@@ -6,6 +6,7 @@ Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
 
 import contextlib
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from kbert import ops as kops
 from kbert.ops import keras_internals
-from kbert.ops.tensorflow import forward_only, has_onednn, hide_from_xla
+from kbert.ops.tensorflow import forward_only, hide_from_xla
 from kbert.training.backends import strategies
 from kbert.training.backends.backend import Arrays, Backend, Program, add, compute_norm, join_small
 from kbert.training.backends.strategies import LocalReplicas, all_gather, function
@@ -22,7 +23,8 @@ from kbert.training.step.state import Counts, Values
 from kbert.training.step.step import TrainingStep
 
 WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
-WORTH_OPTIMIZING = 50  # steps: benchmarks/LOG.md
+_switching = threading.Lock()
+_as_traced: list = []  # an entry for each thread in `_graph_as_traced`
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -255,11 +257,9 @@ class _Program(Program):
             self.sums = replicas.compile_for_each(self._replica_sums)
         else:
             steps_in_a_loop = strategies.loop_over_steps(*several)
-            # With oneDNN TensorFlow's graph optimizers make a step 3 % faster, by its fused
-            # operations, and the first one half a second to two seconds longer.
-            as_traced = not has_onednn() or step.optimizer.total_steps <= WORTH_OPTIMIZING
-            self.call = _for_any_length(steps_in_a_loop, whole, as_traced)
-            self.update_function = _for_any_length(self.replica_update, whole, as_traced)
+            # One step and several in a loop would be optimized into other last bits.
+            self.call = _for_any_length(steps_in_a_loop, jit=whole, as_traced=True)
+            self.update_function = _for_any_length(self.replica_update, jit=whole, as_traced=True)
             self.sums = _for_any_length(self._replica_sums, jit=whole)
 
         if replicas.on_tpu:
@@ -364,17 +364,25 @@ class _Program(Program):
 def _graph_as_traced() -> Iterator[None]:
     """Have TensorFlow run a graph as it was traced, without its graph optimizers.
 
-    They work for one to four seconds at a step's graph, before the first step, and without oneDNN
-    nothing of it is faster then (benchmarks/LOG.md). They have no switch for one function.
+    They work for one to four seconds at a step's graph, before the first step, and make a step no
+    faster, with oneDNN by 3 % (benchmarks/LOG.md). They have no switch for one function.
     """
     options = tf.config.optimizer
     name = "disable_meta_optimizer"
-    before = options.get_experimental_options().get(name, False)
-    options.set_experimental_options({name: True})
+    with _switching:
+        if not _as_traced:
+            _as_traced.append(options.get_experimental_options().get(name, False))
+            options.set_experimental_options({name: True})
+        else:
+            _as_traced.append(None)
     try:
         yield
     finally:
-        options.set_experimental_options({name: before})
+        with _switching:
+            # The first entry is what its user had set; the last thread that leaves sets it again.
+            if len(_as_traced) == 1:
+                options.set_experimental_options({name: _as_traced[0]})
+            _as_traced.pop()
 
 
 def _for_any_length(of_replica: Callable, jit: bool, as_traced: bool = False) -> Callable:
