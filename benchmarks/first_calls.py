@@ -24,7 +24,6 @@ from benchmarks import machine
 BACKENDS = ("tensorflow", "torch", "jax")
 SENTENCES, BATCH, LENGTH = 64, 32, 32
 TEXTS = ["a good film, and a long one", "nothing of it stays"] * (BATCH // 2)
-MASKED = ["a good [MASK], and a long one"]
 
 
 def main() -> None:
@@ -40,13 +39,13 @@ def main() -> None:
 
     processor = machine.described()["processor"]
     print(f"first calls, {options.size}, {processor}, seconds")
-    print(f"{'':12}" + "".join(f"{backend:>28}" for backend in options.backends))
+    print(f"{'':16}" + "".join(f"{backend:>28}" for backend in options.backends))
     for job in options.only:
         cells = []
         for backend in options.backends:
             first, *others = ask_child(job, options.size, backend)
             cells.append(f"{first:.2f}, then {min(others):.2f}: {first - min(others):.2f}")
-        print(f"{job:12}" + "".join(f"{cell:>28}" for cell in cells), flush=True)
+        print(f"{job:16}" + "".join(f"{cell:>28}" for cell in cells), flush=True)
 
 
 def ask_child(job: str, size: str, backend: str) -> list[float]:
@@ -85,12 +84,18 @@ def finetune(size: str):
     import kbert
     from benchmarks.finetuning import DATA
 
-    folder = Path(tempfile.mkdtemp())
     lines = (DATA / "train.tsv").read_text("utf-8").splitlines(keepends=True)[:SENTENCES]
-    (folder / "train.tsv").write_text("".join(lines), "utf-8")
     bert = load(size)
-    options = {"train": folder / "train.tsv", "epochs": 1, "batch_size": BATCH, "progress": False}
-    return lambda: kbert.finetune(bert, "classify", **options)
+
+    def run():
+        with tempfile.TemporaryDirectory() as folder:
+            train = Path(folder, "train.tsv")
+            train.write_text("".join(lines), "utf-8")
+            kbert.finetune(
+                bert, "classify", train=train, epochs=1, batch_size=BATCH, progress=False
+            )
+
+    return run
 
 
 def pretrain(size: str):
@@ -131,6 +136,7 @@ def attention(size: str):
 
 
 def sized(size: str) -> str:
+    """The preset of a size."""
     return {"minilm": "mini"}.get(size, size)
 
 
@@ -139,7 +145,7 @@ JOBS = {
     "pretrain": pretrain,
     "fit": fit,
     "embed": embed,
-    "embed, bf16": embed_bfloat16,
+    "embed-bfloat16": embed_bfloat16,
     "attention": attention,
 }
 

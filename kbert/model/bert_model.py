@@ -199,16 +199,17 @@ class BertModel(keras.Model):
     train_on_batch = _check_process_in(keras.Model.train_on_batch)
 
     def make_train_function(self, force=False):
-        """Make Keras's function of a training step, which traces the step once on TensorFlow.
+        """Make the function of a training step, as Keras does; TensorFlow traces the step once.
 
         Keras creates the optimizer's variables while it traces the first step, and then traces it
-        again. They are created before it here, after the callbacks' `on_train_begin`.
+        again. Here they are created before, but after the callbacks' `on_train_begin`, which may
+        change what is trained.
         """
         if self.train_function and not force:
-            return
+            return self.train_function
         super().make_train_function(force)
         if keras.backend.backend() != "tensorflow":
-            return
+            return self.train_function
         train = self.train_function
 
         def build_and_train(iterator):
@@ -219,6 +220,7 @@ class BertModel(keras.Model):
             return train(iterator)
 
         self.train_function = build_and_train
+        return build_and_train
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """Compute Keras's metrics over the positions that are not masked.

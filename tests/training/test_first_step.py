@@ -1,5 +1,6 @@
 """What makes TensorFlow's first step short: blocks traced once, and Adam's own operation."""
 
+import contextlib
 import types
 
 import keras
@@ -20,6 +21,7 @@ from kbert.training.engine import Engine
 from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.step.trained_weights import TrainedWeights
 
+tf = pytest.importorskip("tensorflow")
 tensorflow = pytest.importorskip("kbert.training.backends.tensorflow")
 BLOCKS, BATCH = 5, 13
 SPEC = GraphSpec(small_config(BLOCKS), seq_len=11, max_predictions=PREDICTIONS)
@@ -136,3 +138,17 @@ def test_step_that_is_not_finite_changes_no_bit(bad):
     after = engine.state.all()
     for name, array in before.items():
         np.testing.assert_array_equal(array, after[name], err_msg=name)
+
+
+def test_the_last_of_two_threads_switches_graph_optimizers_back():
+    """They leave in the order in which they came, so the first one must not set anything."""
+    options = tf.config.optimizer
+    before = options.get_experimental_options().get("disable_meta_optimizer", False)
+    switch = tensorflow.GraphAsTraced()
+    first, second = contextlib.ExitStack(), contextlib.ExitStack()
+    first.enter_context(switch)
+    second.enter_context(switch)
+    first.close()
+    assert options.get_experimental_options()["disable_meta_optimizer"]
+    second.close()
+    assert options.get_experimental_options()["disable_meta_optimizer"] == before

@@ -7,7 +7,7 @@ Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -23,8 +23,6 @@ from kbert.training.step.state import Counts, Values
 from kbert.training.step.step import TrainingStep
 
 WORTH_COMPILING = 4_000_000  # parameters: tiny with its heads has 4.4 million
-_switching = threading.Lock()
-_as_traced: list = []  # an entry for each thread in `_graph_as_traced`
 _STEPS_ON_TPU = 8  # in one call; not measured: a call takes the host some milliseconds
 
 
@@ -257,7 +255,7 @@ class _Program(Program):
             self.sums = replicas.compile_for_each(self._replica_sums)
         else:
             steps_in_a_loop = strategies.loop_over_steps(*several)
-            # One step and several in a loop would be optimized into other last bits.
+            # Not optimized: one step and a loop of several would become graphs of other last bits.
             self.call = _for_any_length(steps_in_a_loop, jit=whole, as_traced=True)
             self.update_function = _for_any_length(self.replica_update, jit=whole, as_traced=True)
             self.sums = _for_any_length(self._replica_sums, jit=whole)
@@ -360,29 +358,37 @@ class _Program(Program):
         return weights, frozen
 
 
-@contextlib.contextmanager
-def _graph_as_traced() -> Iterator[None]:
-    """Have TensorFlow run a graph as it was traced, without its graph optimizers.
+class GraphAsTraced:
+    """A `with` in which TensorFlow runs graphs as they were traced, without its graph optimizers.
 
-    They work for one to four seconds at a step's graph, before the first step, and make a step no
-    faster, with oneDNN by 3 % (benchmarks/LOG.md). They have no switch for one function.
+    They work for one to four seconds at a step's graph, before the first step. A step is then 3 %
+    faster with oneDNN, and as fast without it (benchmarks/LOG.md). They have one switch for the
+    whole process: the last of several threads sets it back to what its user had set.
     """
-    options = tf.config.optimizer
-    name = "disable_meta_optimizer"
-    with _switching:
-        if not _as_traced:
-            _as_traced.append(options.get_experimental_options().get(name, False))
-            options.set_experimental_options({name: True})
-        else:
-            _as_traced.append(None)
-    try:
-        yield
-    finally:
-        with _switching:
-            # The first entry is what its user had set; the last thread that leaves sets it again.
-            if len(_as_traced) == 1:
-                options.set_experimental_options({name: _as_traced[0]})
-            _as_traced.pop()
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._setting_of_user = False
+
+    def __enter__(self):
+        options = tf.config.optimizer
+        with self._lock:
+            if self._threads == 0:
+                settings = options.get_experimental_options()
+                self._setting_of_user = settings.get("disable_meta_optimizer", False)
+                options.set_experimental_options({"disable_meta_optimizer": True})
+            self._threads += 1
+
+    def __exit__(self, *error):
+        with self._lock:
+            self._threads -= 1
+            if self._threads == 0:
+                setting = {"disable_meta_optimizer": self._setting_of_user}
+                tf.config.optimizer.set_experimental_options(setting)
+
+
+graph_as_traced = GraphAsTraced()
 
 
 def _for_any_length(of_replica: Callable, jit: bool, as_traced: bool = False) -> Callable:
@@ -403,7 +409,7 @@ def _for_any_length(of_replica: Callable, jit: bool, as_traced: bool = False) ->
         if not traced:
             signature = tf.nest.map_structure(describe, arguments)
             traced.append(function(of_replica, input_signature=signature))
-        with _graph_as_traced() if as_traced else contextlib.nullcontext():
+        with graph_as_traced if as_traced else contextlib.nullcontext():
             return traced[0](*arguments)
 
     return call
