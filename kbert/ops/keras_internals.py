@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import platform
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,24 @@ def onednn_product() -> Callable | None:
     import torch
 
     return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+
+
+@functools.cache
+def has_onednn() -> bool:
+    """Return whether TensorFlow's operations on this CPU are oneDNN's, as with AVX-512 VNNI.
+
+    Tried: `tf.sysconfig.get_build_info` says how TensorFlow was built, not what this processor and
+    `TF_ENABLE_ONEDNN_OPTS` made of it. Where the name is lacking the answer is no, which is right
+    everywhere, and slower.
+    """
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+
+    try:
+        from tensorflow.python.util import _pywrap_util_port
+    except ImportError:
+        return False
+    return _pywrap_util_port.IsMklEnabled()
 
 
 def attention_seed(layer):

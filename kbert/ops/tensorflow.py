@@ -12,7 +12,6 @@ import contextlib
 import contextvars
 import functools
 import math
-import platform
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
@@ -215,20 +214,9 @@ def forward_only() -> Iterator[None]:
         _is_forward_only.reset(token)
 
 
-@functools.cache
-def has_onednn() -> bool:
-    """Return whether TensorFlow's operations on this CPU are oneDNN's, as with AVX-512 VNNI."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return False
-    try:
-        from tensorflow.python.util import _pywrap_util_port
-    except ImportError:
-        return False
-    return _pywrap_util_port.IsMklEnabled()
-
-
 def layer_norm(x, gamma, beta, epsilon: float):
-    can_fuse = x.dtype in (tf.float32, tf.bfloat16) and device_kind() == "cpu" and has_onednn()
+    has_its_dtype = x.dtype in (tf.float32, tf.bfloat16)
+    can_fuse = has_its_dtype and device_kind() == "cpu" and keras_internals.has_onednn()
     if _is_forward_only.get() and can_fuse:
         return _normalize_at_once(x, gamma, beta, epsilon)
     return _normalize(x, gamma, beta, epsilon=epsilon)

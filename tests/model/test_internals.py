@@ -65,7 +65,6 @@ def own_names(texts) -> set[str]:
     } | {"_begins", "_ends", "_document", "_total"}  # of frozen dataclasses, by setattr
 
 
-@pytest.mark.full
 def test_private_names_of_libraries_are_used_in_one_module():
     texts = sources()
     own = own_names(texts.values())

@@ -72,7 +72,6 @@ def test_preset_page_totals_are_the_published_ones():
     assert all(f"| `{name}` |" in page for name in kbert.PRESETS)
 
 
-@pytest.mark.full
 def test_tables_on_pages_are_those_of_the_code():
     """`python docs/from_code` writes them again."""
     pages = tables.make_pages(DOCS)
