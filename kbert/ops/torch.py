@@ -183,15 +183,21 @@ class _LookupAndTable(torch.autograd.Function):
     @staticmethod
     def forward(ctx, table, ids, dtype):
         ctx.save_for_backward(ids)
+        ctx.set_materialize_grads(False)  # None for a table that no head asks for
+        ctx.shape, ctx.dtype = table.shape, table.dtype
         return functional.embedding(ids, table), table.to(dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, lookup_gradient, table_gradient):
         (ids,) = ctx.saved_tensors
-        total = table_gradient.to(lookup_gradient.dtype)
-        rows = lookup_gradient.flatten(0, -2)
-        total = total.index_add(0, ids.flatten(), rows)
+        if table_gradient is None:
+            total = ids.new_zeros(ctx.shape, dtype=ctx.dtype)
+        else:
+            total = table_gradient.to(ctx.dtype, copy=True)
+
+        if lookup_gradient is not None:
+            total.index_add_(0, ids.flatten(), lookup_gradient.flatten(0, -2))
         return total, None, None
 
 

@@ -23,6 +23,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import kbert
 from kbert.model import deferred
+from kbert.model.layers import encoder
 
 POOLINGS = kbert.checkpoints.sentence_settings.POOLINGS
 PRECISIONS = ("float32", "bfloat16", "mixed_bfloat16")
@@ -218,3 +219,37 @@ def test_cast_of_a_custom_model_is_refused(berts):
     other = dataclasses.replace(berts["classifier"], head="tokens")
     with raises(ValueError, "configuration", "head"):
         kbert.embed(other, "cat", **BFLOAT16)
+
+
+@pytest.fixture
+def mixed():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [("TokenEmbedding", 99), ("Embedding", 99), ("Embedding", 2), ("PositionEmbedding", 99)],
+)
+def test_gradients_of_rows_are_added_in_float32(mixed, kind, rows):
+    """1,261 times the same row: bfloat16 has no 257, so adding ones in it ends at 256."""
+    layer = getattr(encoder, kind)(rows, 7, embeddings_initializer="zeros")
+    ids = keras.Input((97,), dtype="int32")
+    if kind == "PositionEmbedding":
+        x = keras.ops.repeat(keras.ops.cast(ids, "bfloat16")[..., None], 7, -1)
+        outputs = layer([x, ids, ids])
+    else:
+        outputs = layer(ids)
+    model = keras.Model(ids, outputs[0] if kind == "TokenEmbedding" else outputs)
+    assert model.output.dtype == "bfloat16"
+
+    def add_up(_, x):
+        return keras.ops.sum(keras.ops.cast(x, "float32"))
+
+    model.compile(optimizer=keras.optimizers.SGD(1.0), loss=add_up)
+    model.train_on_batch(np.ones((13, 97), "int32"), np.zeros((13, 97, 7), "float32"))
+    expected = np.zeros((rows, 7), "float32")
+    expected[1] = -13 * 97
+    assert_array_equal(layer.get_weights()[0], expected)

@@ -166,6 +166,16 @@ CASES = {
         [floats(TOKENS, HIDDEN), integers(TOKENS, BATCH, LENGTH)],
         [0],
     ),
+    "embedding_lookup_and_table without the table": (
+        lambda ops, *given: look_up(ops, *given)[0],
+        [floats(TOKENS, HIDDEN), integers(TOKENS, BATCH, LENGTH)],
+        [0],
+    ),
+    "embedding_lookup_and_table without the look-up": (
+        lambda ops, *given: look_up(ops, *given)[1],
+        [floats(TOKENS, HIDDEN), integers(TOKENS, BATCH, LENGTH)],
+        [0],
+    ),
     "tied_logits": (
         lambda ops, *given: ops.tied_logits(*given),
         [X, floats(TOKENS, HIDDEN), floats(TOKENS)],

@@ -43,6 +43,10 @@ class Embedding(keras.layers.Embedding):
     CPU), or becomes NaN (JAX, XLA, and TensorFlow on a GPU). `training=True` leaves the check out.
     """
 
+    def add_weight(self, *args, **kwargs):
+        # Keras would cast the whole table before the look-up, and add gradients up in bfloat16.
+        return super().add_weight(*args, autocast=False, **kwargs)
+
     def call(self, ids, training=None):
         ids = ops.cast(ids, "int32")
         table = ops.convert_to_tensor(self.embeddings)
@@ -131,6 +135,7 @@ class PositionEmbedding(keras.layers.Layer):
             shape=(self.input_dim, self.output_dim),
             initializer=self.embeddings_initializer,
             name="embeddings",
+            autocast=False,  # as in `Embedding`
         )
 
     def call(self, inputs, training=None):
@@ -159,7 +164,7 @@ class PositionEmbedding(keras.layers.Layer):
             y = kops.embedding_lookup(table, positions)
         else:
             y = self.embeddings[self.first : end]
-        return x + y  # (B, S, H)
+        return x + ops.cast(y, x.dtype)  # (B, S, H)
 
     @property
     def longest(self) -> int:
