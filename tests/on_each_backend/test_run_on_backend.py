@@ -3,6 +3,7 @@
 import gc
 import re
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -181,3 +182,15 @@ def test_keras_tensorboard_callback_works_in_a_run(start, tmp_path):
     expected = [(line["step"], line["MLM_loss"]) for line in trained.history.updates]
     assert losses == [pytest.approx(pair) for pair in expected]
     assert "epoch_MLM_loss" in theirs.Tags()["tensors"]
+
+
+@full_on("jax", "torch")
+def test_runs_of_two_threads_are_those_of_one(shards, tmp_path):
+    """They take turns: first weights are drawn by one generator, and its seed is the run's."""
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(lambda name: run_on(shards, tmp_path / name), ["first", "second"]))
+    expected = run_on(shards, tmp_path / "alone").bert.model.get_weights()
+    for run in runs:
+        keras.tree.map_structure(
+            np.testing.assert_array_equal, run.bert.model.get_weights(), expected
+        )
