@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers.backends import environment_of
+from helpers.sizes import ROOT
 
 ROUNDS = {
     "default": "not full and not nightly",
@@ -43,6 +44,11 @@ assert kbert.verify(model).ok
 kbert.predict(kbert.build_attention_maps(model), [[1] * 512])
 kbert.plot(model, sys.argv[1])
 kbert.compare_heads(config)
+
+_, _, readme, vocabulary, shards, run = sys.argv
+kbert.train_vocab(readme, 400, vocabulary)
+kbert.prepare(readme, vocabulary, shards)
+kbert.pretrain(shards, "tiny", output=run, steps=2, batch_size=3, seq_len=32, progress=False)
 loaded = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
 assert not loaded, loaded
 """
@@ -103,5 +109,6 @@ def test_each_backend_passes_the_same_tests(which, backend, start):
 
 @pytest.mark.full
 def test_no_tensorflow_module_is_imported(backend, tmp_path, run_python):
-    """Without TensorFlow a model can be built, summarized, verified, drawn and run."""
-    run_python(WITHOUT_TENSORFLOW, tmp_path / "bert.svg", backend=backend)
+    """Without TensorFlow a model can be built, summarized, verified, drawn, run and trained."""
+    paths = [ROOT / "README.md", *(tmp_path / name for name in ("vocabulary", "shards", "run"))]
+    run_python(WITHOUT_TENSORFLOW, tmp_path / "bert.svg", *paths, backend=backend)

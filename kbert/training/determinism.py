@@ -3,20 +3,27 @@
 import contextlib
 import os
 import random
+import threading
 
 from kbert.ops.keras_internals import check_seeds_are_pythons
+
+_drawing = threading.RLock()
 
 
 @contextlib.contextmanager
 def seed_weights(seed: int):
-    """Draw initial weights from a seed: Keras's initializers ask Python's generator for theirs."""
+    """Draw initial weights from a seed: Keras's initializers ask Python's generator for theirs.
+
+    The generator is the process's, so another thread that draws weights waits for its turn.
+    """
     check_seeds_are_pythons()
-    before = random.getstate()
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before)
+    with _drawing:
+        before = random.getstate()
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(before)
 
 
 def make_deterministic() -> None:

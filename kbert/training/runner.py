@@ -11,7 +11,6 @@ import errno
 import gc
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from kbert.training.engine import Engine
 
 _logger = logging.getLogger("kbert")
-_turn = threading.RLock()  # a callback may begin a run within its own
 _models: weakref.WeakSet = weakref.WeakSet()  # of this process's runs, as long as they are there
 
 
@@ -47,35 +45,18 @@ class RunResult(NamedTuple):
     folder: Path | None
 
 
-@contextlib.contextmanager
-def _take_turns() -> Iterator[None]:
-    """Let one run of this process train at a time; a run of another thread waits for its end.
-
-    Two at once would draw their first weights from one generator (`seed_weights`), so that a seed
-    no longer gives the same run; and TensorFlow fails if two threads differentiate one function.
-    """
-    if not _turn.acquire(blocking=False):
-        _logger.warning("another run trains in this process: this one begins when that has ended")
-        _turn.acquire()
-    try:
-        yield
-    finally:
-        _turn.release()
-
-
 def start(request: Request, output: str | os.PathLike | None, options: RunOptions) -> RunResult:
     """Do a new run in an unused folder, or without one."""
     if output is not None:
         refuse_used(output)
     backend, plan = _plan(request, options)
-    with _take_turns():
-        # it raises before there is a folder
-        engine, base_digest = _build(backend, plan, options, begin=True)
-        run = None
-        if output is not None:
-            run = _create_folder(engine, plan, output, base_digest, options)
-        with _hold(backend, run):
-            return train(engine, plan, run, options)
+    # it raises before there is a folder
+    engine, base_digest = _build(backend, plan, options, begin=True)
+    run = None
+    if output is not None:
+        run = _create_folder(engine, plan, output, base_digest, options)
+    with _hold(backend, run):
+        return train(engine, plan, run, options)
 
 
 def resume(request: Request, options: RunOptions) -> RunResult:
@@ -86,7 +67,7 @@ def resume(request: Request, options: RunOptions) -> RunResult:
     run.chief = backend.process == 0
     run.check(plan.fingerprint, run.settings | plan.recorded)
 
-    with _take_turns(), _hold(backend, run):
+    with _hold(backend, run):
         state = run.states.last()
         engine, base_digest = _build(backend, plan, options, begin=state is None)
         if state is not None:

@@ -186,7 +186,7 @@ def test_keras_tensorboard_callback_works_in_a_run(start, tmp_path):
 
 @full_on("jax", "torch")
 def test_runs_of_two_threads_are_those_of_one(shards, tmp_path):
-    """They take turns: first weights are drawn by one generator, and its seed is the run's."""
+    """First weights are drawn by one generator, and its seed is the run's."""
     with ThreadPoolExecutor(2) as pool:
         runs = list(pool.map(lambda name: run_on(shards, tmp_path / name), ["first", "second"]))
     expected = run_on(shards, tmp_path / "alone").bert.model.get_weights()

@@ -88,7 +88,8 @@ def describe_one_class(
         return ""
     return (
         f"all {len(predicted):,} {what} are predicted as {predicted[0]!r}, though the data have "
-        f"{num_gold:,} {classes}: the model has not learned to tell them apart"
+        f"{num_gold:,} {classes}: the model has not learned to tell them apart. Train for more "
+        "steps, or at a higher learning rate"
     )
 
 

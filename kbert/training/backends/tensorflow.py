@@ -240,6 +240,20 @@ def _assign_update(step, decision, rule, decayed: bool, weight, slots, gradient)
         slot.assign(new_slots[name], read_value=False)
 
 
+_computing = threading.RLock()
+
+
+def _call_alone(compiled: Callable, *arguments):
+    """Call a compiled function while no other thread's run calls one.
+
+    TensorFlow fails where two threads trace the gradient of one function, and kbert's operations
+    are functions that all runs share. Beside another one, a function can have other last bits too.
+    What waits loses little: each takes all cores.
+    """
+    with _computing:
+        return compiled(*arguments)
+
+
 class _Program(Program):
     def __init__(self, backend, step, state, whole: bool, jit: bool, steps: int):
         super().__init__(backend, step, state)
@@ -267,7 +281,8 @@ class _Program(Program):
 
     def update(self, shards: list[Arrays], seeds: np.ndarray) -> dict:
         arguments = self.split_by_replica(shards, seeds)
-        return self.update_function(*self.backend.local_replicas.per_replica(arguments))
+        per_replica = self.backend.local_replicas.per_replica(arguments)
+        return _call_alone(self.update_function, *per_replica)
 
     def updates(self, steps: Sequence) -> Callable[[], list[dict[str, float]]]:
         if self._steps == 1:
@@ -282,7 +297,7 @@ class _Program(Program):
         for steps_of_replica in zip(*filled, strict=True):
             stacked.append(strategies.stack_steps(list(steps_of_replica)))
         arguments = self.backend.local_replicas.per_replica(stacked)
-        table = self.call(tf.constant(len(steps)), *arguments)
+        table = _call_alone(self.call, tf.constant(len(steps)), *arguments)
 
         shards, _ = steps[0]
         _, labels, *_ = shards[0]
@@ -301,13 +316,13 @@ class _Program(Program):
 
     def measure(self, shards: list[Arrays]) -> np.ndarray:
         per_replica = self.backend.local_replicas.per_replica(shards)
-        sums = self.sums(per_replica)
+        sums = _call_alone(self.sums, per_replica)
         return np.asarray(sums)
 
     def predict(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         local_replicas = self.backend.local_replicas
         if not local_replicas.on_tpu:
-            tensors = self._forward(inputs)
+            tensors = _call_alone(self._forward, inputs)
             return {name: np.asarray(value) for name, value in tensors.items()}
 
         count = len(next(iter(inputs.values())))
@@ -321,7 +336,7 @@ class _Program(Program):
             shards.append(shard)
 
         outputs = {}
-        outputs_of_chips = self._forward(local_replicas.per_replica(shards))
+        outputs_of_chips = _call_alone(self._forward, local_replicas.per_replica(shards))
         for name, of_chips in outputs_of_chips.items():
             arrays = [np.asarray(array) for array in of_chips]
             outputs[name] = np.concatenate(arrays)[:count]

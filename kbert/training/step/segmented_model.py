@@ -165,7 +165,8 @@ def _describe_layer(layer: keras.Layer) -> list:
     """Return a layer's class, settings and sublayers, as JSON, without the names of a block."""
     attributes = vars(layer)
     try:
-        config = layer.get_config()
+        with keras_internals.without_tensorflow():
+            config = layer.get_config()
     except NotImplementedError:  # adapters: their scale is what they differ in
         config = {name: value for name, value in attributes.items() if isinstance(value, float)}
     settings = {}
