@@ -8,19 +8,27 @@ import importlib
 import io
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-ENDINGS = (".gz", ".bz2", ".xz")  # of compressed files that are read
+from kbert.io import extras
+
+ENDINGS = (".gz", ".bz2", ".xz", ".zst")  # of compressed files that are read
 PARQUET = b"PAR1"
+ARROW_FILE = b"ARROW1"
+ARROW_STREAM = b"\xff\xff\xff\xff"  # and a length; files of `datasets` begin so
 
 _HEAD = 1 << 12  # bytes that tell a text from other files
 _MARK = 16  # bytes that tell whether a file is compressed
+# Python has it since 3.14; before, it is the package of that name.
+ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _PACKED = (  # first bytes, ending, module; a Python may have been built without one of these
     (re.compile(rb"\x1f\x8b"), ".gz", "gzip"),
     (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), ".bz2", "bz2"),
     (re.compile(rb"\xfd7zXZ\x00"), ".xz", "lzma"),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), ".zst", ZSTD),
 )
 _WIDE = (  # longer marks first
     (b"\xff\xfe\x00\x00", "utf-32"),
@@ -31,8 +39,7 @@ _WIDE = (  # longer marks first
 _UNPACK = "unpack it first"
 _OTHERS = (  # first bytes, what they begin, what to do
     (PARQUET, "a Parquet file", "save its texts as .txt, one per line, or as JSON lines"),
-    (b"ARROW1", "an Arrow file", "save it as .csv or as JSON lines"),
-    (b"\x28\xb5\x2f\xfd", "a .zst file", "unpack it first, unzstd FILE"),
+    (ARROW_FILE, "an Arrow file", "save it as .csv or as JSON lines"),
     (b"\x04\x22\x4d\x18", "an .lz4 file", _UNPACK),
     (b"7z\xbc\xaf\x27\x1c", "a .7z file", _UNPACK),
     (b"PK\x03\x04", "a .zip file, as Excel's and Word's are too", "unpack it, or save it as text"),
@@ -69,7 +76,7 @@ def convert_text(data: bytes, name: str) -> bytes:
 @contextlib.contextmanager
 def open_text(path: Path) -> Iterator[BinaryIO]:
     """Open a file's bytes, unpacked; raise a ValueError for a file that is not UTF-8 text."""
-    with open(path, "rb") as raw, _unpack(raw, str(path)) as file:
+    with path.open("rb") as raw, _unpack(cast(BinaryIO, raw), str(path)) as file:
         head = file.read(_HEAD)
         if head.startswith(tuple(mark for mark, _ in _WIDE)):
             raise _convert_first(str(path))
@@ -80,7 +87,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
 
 def is_packed(path: Path) -> bool:
     """Return whether a file is compressed, in a way that is read."""
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         head = file.read(_MARK)
     return any(mark.match(head) for mark, _, _ in _PACKED)
 
@@ -100,6 +107,8 @@ def _unpack(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
     suffix = Path(name).suffix.lower()
     for mark, ending, module in _PACKED:
         if mark.match(head) or (suffix == ending and head):
+            if module == ZSTD:
+                extras.require(f"{name}, a .zst file,", "corpora", ZSTD, instead="or unpack it")
             with importlib.import_module(module).open(raw, "rb") as file:
                 unpacked = _Unpacked(file, f"{name}: must be a whole {ending} file")
                 yield cast(BinaryIO, unpacked)

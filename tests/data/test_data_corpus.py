@@ -7,6 +7,7 @@ import pytest
 from helpers.corpora import read_documents, wikitext_files
 from helpers.errors import raises
 
+from kbert.data.corpus import blocks
 from kbert.data.corpus import text_files as corpus
 
 GOOGLE = "One sentence here.\nAnd two.\n\n\n  \nOther document.\nIts end.\n"
@@ -55,7 +56,7 @@ def test_each_corpus_format_is_recognized(tmp_path, name, text, documents):
 def test_blocks_of_any_size_give_the_same_documents(tmp_path, size, monkeypatch):
     files = [write(tmp_path, "a.txt", GOOGLE), write(tmp_path, "b.txt", WIKITEXT)]
     files.append(write(tmp_path, "c.jsonl", as_json(DOCUMENTS)))
-    monkeypatch.setattr(corpus, "BLOCK", size)
+    monkeypatch.setattr(blocks, "BLOCK", size)
     assert list(read_documents(files)) == DOCUMENTS + WIKI_DOCUMENTS + DOCUMENTS
 
 
@@ -72,14 +73,14 @@ OF_EACH_FORM = {
 @pytest.mark.parametrize("end", ["\r", "\r\n"])
 def test_any_line_ending_gives_the_same_sentences(tmp_path, monkeypatch, end, form, name, block):
     """Old Macs end them with CR; the peer is the same text with LF."""
-    monkeypatch.setattr(corpus, "BLOCK", block)
+    monkeypatch.setattr(blocks, "BLOCK", block)
     text = OF_EACH_FORM[form]
     path = write(tmp_path, name, text.replace("\n", end))
     assert corpus.format_of(path) == form
     found = list(read_documents(path))
     assert len(found) > 1 and found == list(read_documents(write(tmp_path, "b.raw", text)))
-    blocks = list(corpus.read_blocks(path, form))
-    assert list(corpus.read_blocks(path, form, blocks[0].end, blocks[0].next_line)) == blocks[1:]
+    first, *others = corpus.read_blocks(path, form, "text")
+    assert list(corpus.read_blocks(path, form, "text", first.end, first.next_line)) == others
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.JSON", "a.jsonl.gz"])
@@ -133,13 +134,13 @@ def test_files_of_folders_and_globs_in_order(tmp_path):
     ],
 )
 def test_bad_corpus_line_is_named(tmp_path, text, things, monkeypatch):
-    monkeypatch.setattr(corpus, "BLOCK", 4)  # its number is right in any block
+    monkeypatch.setattr(blocks, "BLOCK", 4)  # its number is right in any block
     with raises(ValueError, "text.txt", *things):
         list(read_documents(write(tmp_path, "text.txt", text)))
 
 
 def test_too_long_line_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "LONGEST_LINE", 1 << 21)
+    monkeypatch.setattr(corpus, "LONGEST_TEXT", 1 << 21)
     path = write(tmp_path, "text.txt", "Short.\n" + "word " * 800_000)
     with raises(ValueError, "text.txt, line 2", "2 MiB"):
         list(read_documents(path))

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from helpers.sizes import SHARED
-from kbert.data.corpus import text_files as corpus_files
+from kbert.data.corpus import blocks
 from kbert.data.corpus.preparing import prepare
 from kbert.data.corpus.sentences import parse_corpus
 from kbert.data.tokenization.tokenizer import Tokenizer
@@ -59,7 +59,7 @@ def read_documents(corpus, **options) -> Iterator[list[str]]:
 def small_blocks():
     """Have this process read text in blocks of `SMALL_BLOCK` bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus_files, "BLOCK", SMALL_BLOCK)
+        patch.setattr(blocks, "BLOCK", SMALL_BLOCK)
         yield
 
 

@@ -25,13 +25,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
-from kbert.data.corpus import tokenizing
+from kbert.data.corpus import table_rows, tokenizing
+from kbert.data.corpus.blocks import Block
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
 from kbert.data.corpus.text_files import (
     FORMATS,
-    Block,
     describe,
     find_files,
     format_of,
@@ -75,9 +75,9 @@ def prepare(
         corpus: files, folders or globs, also compressed with gzip, see `corpus.find_files`.
         vocab: a `Tokenizer`, or anything that `Tokenizer.load` reads.
         output: the folder; it is created if necessary.
-        corpus_format: "sentences", "wikitext" or "jsonl"; None: guessed from the first lines of
-            each file.
-        text_column: the field of a JSON line that holds the text.
+        corpus_format: "sentences", "wikitext", "jsonl", "parquet" or "arrow"; None: recognized from
+            each file's first bytes and lines.
+        text_column: the field of a JSON line, or the column of a table, that holds the text.
         language: ISO 639 code, for splitting paragraphs into sentences.
         lowercase: whether the vocabulary is uncased, if the files of `vocab` do not say.
         processes: number of tokenizing processes, at most the number of cores or 8; None: one per
@@ -179,11 +179,12 @@ def _write(
     writer: ShardWriter, files, formats, settings, workers, shard_tokens: int, progress: bool
 ) -> None:
     numbers = {str(file): number for number, file in enumerate(files)}
-    size = None  # bytes of text; unknown if a file is compressed
-    if not any(is_packed(file) for file in files):
+    size = None  # bytes of text; unknown if a file is compressed, or a table
+    has_tables = not table_rows.NAMES.keys().isdisjoint(formats)
+    if not has_tables and not any(is_packed(file) for file in files):
         size = sum(file.stat().st_size for file in files)
 
-    blocks = _iterate_blocks(files, formats, writer.resume)
+    blocks = _iterate_blocks(files, formats, settings.text_column, writer.resume)
     with (
         workers as executor,
         contextlib.closing(tokenizing.tokenize(blocks, settings, executor)) as answers,
@@ -200,16 +201,14 @@ def _write(
     writer.write_shard(end)
 
 
-def _iterate_blocks(files: Sequence[Path], formats: Sequence[str], resume: dict) -> Iterator[Block]:
+def _iterate_blocks(
+    files: Sequence[Path], formats: Sequence[str], text_column: str, resume: dict
+) -> Iterator[Block]:
     """Yield the blocks of files, from where to resume: the file, its offset and its line."""
     first = resume["file"]
     for number in range(first, len(files)):
-        if number == first:
-            offset = resume["offset"]
-            line = resume["line"]
-            yield from read_blocks(files[number], formats[number], offset, line)
-        else:
-            yield from read_blocks(files[number], formats[number])
+        start = (resume["offset"], resume["line"]) if number == first else ()
+        yield from read_blocks(files[number], formats[number], text_column, *start)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kbert.data.corpus import text_files
-from kbert.data.corpus.text_files import Block, decode_line
+from kbert.data.corpus.blocks import Block
+from kbert.data.corpus.text_files import decode_line
 from kbert.io.wording import check_choice
 
 _TIED = re.compile(r" @([-,])@(?: |$)")  # WikiText writes "two @-@ part", "1 @,@ 000", "0 @.@ 5"
@@ -33,7 +34,7 @@ def parse(block: Block, *, text_column: str = "text", language: str = "en") -> l
         lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
 
     for number, line in enumerate(lines, block.line):
-        where = f"{block.path}, line {number}"
+        where = block.where(number)
         if block.form == "wikitext":
             sentences += _parse_wikitext(line, where, language)
             continue
@@ -78,7 +79,7 @@ def parse_corpus(
     check_choice(chosen, text_files.FORMATS, "corpus_format")
     for path in text_files.find_files(corpus):
         form = corpus_format or text_files.format_of(path)
-        for block in text_files.read_blocks(path, form):
+        for block in text_files.read_blocks(path, form, text_column):
             yield path, parse(block, text_column=text_column, language=language)
 
 

@@ -4,10 +4,17 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
+from kbert.data.corpus import blocks, table_rows
+from kbert.data.corpus.blocks import LONGEST_TEXT, Block
+from kbert.data.corpus.remote_files import (
+    describe_remote,
+    failures_in_one_line,
+    find_remote,
+    is_remote,
+)
 from kbert.io import bounds, text_bytes
 from kbert.io import json_schema as js
 from kbert.io.wording import first_few, hint_of_path
@@ -16,34 +23,29 @@ FORMATS = {
     "sentences": "Google's: a sentence a line, a blank line between documents",
     "wikitext": "` = Title = ` begins a document, a paragraph a line",
     "jsonl": "JSON lines: an object with a text field is a document",
+    "parquet": "Parquet: a row with a text in its text column is a document",
+    "arrow": "Arrow, as `datasets` writes it: a row is a document, as in Parquet",
 }
-BLOCK = 1 << 20  # bytes that are read, sent to a process and tokenized at a time
-LONGEST_LINE = 16 << 20  # bytes; so that memory has a bound
-
 _OF_JSON = {".jsonl", ".json", ".ndjson"}
 _TABLES = (".csv", ".tsv")
-_ENDINGS = {"", ".txt", ".text", ".raw", ".tokens"} | _OF_JSON  # in a folder
+_ROWS = {".parquet": "parquet", ".arrow": "arrow"}
+_ENDINGS = {"", ".txt", ".text", ".raw", ".tokens", *_OF_JSON, *_ROWS}  # in a folder
+# What `datasets` writes beside its .arrow files: they describe them, and hold no text.
+_OF_DATASETS = ("dataset_info.json", "state.json")
+_SPLITS = "dataset_dict.json"
 _HEADING = re.compile(rb"^\s*((?:=\s)+)(?!=).+\s=\s*$")
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some whole lines of a file."""
-
-    data: bytes
-    path: str  # for errors
-    form: str  # one of `FORMATS`
-    line: int  # number of the first line, from 1
-    end: int  # offset behind them in the (unpacked) file, bytes
-    next_line: int
 
 
 def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
     """Return the files of a corpus, in the order in which they are read.
 
     It is a file, a folder (all its .txt .text .raw .tokens .jsonl .json files and those without an
-    ending, by path, each also .gz, .bz2 or .xz), a glob, or several of these. Raise an OSError for
-    a path that does not exist or cannot be read, and for a folder without a text file.
+    ending, by path, each also .gz, .bz2, .xz or .zst, and .parquet and .arrow files), a glob, or
+    several of these. Each may be in a bucket, s3://… or gs://…; the paths are then `UPath`s.
+
+    Raises:
+        OSError: a path that does not exist or cannot be read; a folder without a text file.
+        ValueError: a folder of `datasets` that holds several splits.
     """
     if isinstance(corpus, (str, os.PathLike)):
         corpus = [corpus]
@@ -53,6 +55,9 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
 
     paths: list[Path] = []
     for entry in entries:
+        if is_remote(entry):
+            paths += find_remote(str(entry), _has_ending)
+            continue
         bounds.refuse_url(entry)
         path = Path(entry)
         if path.is_dir():
@@ -72,12 +77,30 @@ def _find_texts(folder: Path) -> list[Path]:
         below += [Path(inner, name) for name in names]
     below.sort()
 
-    files = [file for file in below if _is_text(file, folder)]
+    _refuse_splits(below)
+    folders_of_datasets = {file.parent for file in below if file.suffix == ".arrow"}
+    files = []
+    for file in below:
+        describes_arrow = file.name in _OF_DATASETS and file.parent in folders_of_datasets
+        if _is_text(file, folder) and not describes_arrow:
+            files.append(file)
     if not files:
         endings = sorted({file.suffix for file in below if file.suffix})
         hint = f", only {first_few(endings)} files" if endings else ""
         raise FileNotFoundError(f"{folder}: no text file in the folder{hint}")
     return files
+
+
+def _refuse_splits(files: Iterable[Path]) -> None:
+    """Raise a ValueError for a folder of `datasets` with several splits: test data are in it."""
+    for file in files:
+        if file.name == _SPLITS:
+            splits = sorted(path.name for path in file.parent.iterdir() if path.is_dir())
+            first = file.parent / splits[0] if splits else file.parent
+            raise ValueError(
+                f"{file.parent} holds the splits {', '.join(splits)} of a data set: give the "
+                f"folder of one, such as {first}"
+            )
 
 
 def _expand_glob(pattern: str | os.PathLike) -> list[Path]:
@@ -102,6 +125,14 @@ def format_of(path: Path) -> str:
     Raise a ValueError for a table: its separators, quotes and labels are no text.
     """
     ending = text_bytes.drop_ending(path).suffix.lower()
+    if ending in _ROWS:
+        return _ROWS[ending]
+    with failures_in_one_line(path), path.open("rb") as raw:
+        first_bytes = raw.read(len(text_bytes.ARROW_FILE))
+    if first_bytes.startswith(text_bytes.PARQUET):
+        return "parquet"
+    if first_bytes.startswith((text_bytes.ARROW_FILE, text_bytes.ARROW_STREAM)):
+        return "arrow"
     if ending in _OF_JSON:
         return "jsonl"
     if ending in _TABLES:
@@ -110,7 +141,7 @@ def format_of(path: Path) -> str:
             'file, or save it as JSON lines ({"text": …}). To read its lines as they are, give '
             "format='sentences' (--corpus-format sentences)"
         )
-    with text_bytes.open_text(path) as file:
+    with failures_in_one_line(path), text_bytes.open_text(path) as file:
         head = file.read(1 << 16)
         head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     first = head.splitlines()[0] if head else b""
@@ -127,29 +158,50 @@ def heading_level(line: bytes) -> int:
     return match[1].count(b"=") if match else 0
 
 
-def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterator[Block]:
-    """Yield the file from an offset on, decompressed, in blocks of about `BLOCK` bytes.
+def read_blocks(
+    path: Path, form: str, text_column: str, offset: int = 0, line: int = 1
+) -> Iterator[Block]:
+    """Yield a file from an offset on, in blocks of about `blocks.BLOCK` bytes.
 
-    The end of a block depends only on its beginning, so reading can resume at any block. Lines end
-    with LF or CR LF, or with CR as on old Macs if the first one does. Raise an OSError for a
-    compressed file that is damaged or cut, a ValueError for one that is no UTF-8 text and for a
-    line longer than `LONGEST_LINE`.
+    The offset counts bytes of the decompressed text, or rows of a table. The end of a block depends
+    only on its beginning, so reading can resume at any block. Lines end with LF or CR LF, or with
+    CR as on old Macs if the first one does.
+
+    Raises:
+        ImportError: a package that reads the file is not installed.
+        OSError: a compressed file is damaged or cut.
+        ValueError: a file that is no UTF-8 text, or no table of the format; a table without a
+            column of texts; a line or a row longer than `LONGEST_TEXT`.
     """
+    if form in table_rows.NAMES:
+        found = table_rows.read_rows(path, form, text_column, offset)
+    else:
+        found = _read_lines(path, form, offset, line)
+    while True:
+        with failures_in_one_line(path):
+            block = next(found, None)
+        if block is None:
+            return
+        yield block
+
+
+def _read_lines(path: Path, form: str, offset: int, line: int) -> Iterator[Block]:
+    """Yield the blocks of a file of lines."""
     with text_bytes.open_text(path) as file:
         ends = _line_end(file)
         file.seek(offset)
         carry = b""
         while True:
-            missing = max(BLOCK - len(carry), 0)
+            missing = max(blocks.BLOCK - len(carry), 0)
             data = carry + file.read(missing).replace(ends, b"\n")
             cut = data.rfind(b"\n") + 1
             while cut == 0:  # within a line that is longer than a block
-                more = file.read(BLOCK)
+                more = file.read(blocks.BLOCK)
                 if not more:
                     break
-                if len(data) > LONGEST_LINE:
+                if len(data) > LONGEST_TEXT:
                     raise ValueError(
-                        f"{path}, line {line}: must be at most {LONGEST_LINE >> 20} MiB long, to "
+                        f"{path}, line {line}: must be at most {LONGEST_TEXT >> 20} MiB long, to "
                         "limit the memory: break it up, with one sentence per line"
                     )
                 data += more.replace(ends, b"\n")
@@ -169,8 +221,8 @@ def read_blocks(path: Path, form: str, offset: int = 0, line: int = 1) -> Iterat
 def _line_end(file) -> bytes:
     """CR where the first block with an end of line has no LF, else LF."""
     head = b""
-    while b"\n" not in head and b"\r" not in head[:-1] and len(head) <= LONGEST_LINE:
-        more = file.read(BLOCK)
+    while b"\n" not in head and b"\r" not in head[:-1] and len(head) <= LONGEST_TEXT:
+        more = file.read(blocks.BLOCK)
         if not more:
             break
         head += more
@@ -188,7 +240,9 @@ def decode_line(line: bytes, where: str) -> str:
 
 
 def describe(path: Path) -> dict:
-    """Return a file's identity: its name, size in bytes and SHA-256."""
+    """Return a file's identity: its name, size in bytes and SHA-256, or a bucket's version."""
+    if is_remote(path):
+        return describe_remote(path)
     return {
         "name": path.name,
         "bytes": path.stat().st_size,
@@ -205,8 +259,11 @@ def hash_file(path: Path) -> str:
 def _is_text(file: Path, folder: Path) -> bool:
     inner = file.relative_to(folder)
     is_hidden = any(name.startswith(".") for name in inner.parts)
-    if is_hidden or not file.is_file():
-        return False
+    return not is_hidden and file.is_file() and _has_ending(file)
+
+
+def _has_ending(file: Path) -> bool:
+    """Return whether a file has the ending of a text, as files of a folder must have."""
     return text_bytes.drop_ending(file).suffix in _ENDINGS
 
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kbert.data.corpus.blocks import BLOCK, Block
 from kbert.data.corpus.sentences import cut, parse
-from kbert.data.corpus.text_files import BLOCK, Block
 
 MOST_PROCESSES = 8  # of about 70 MB each; on more cores each has several threads
 IN_FLIGHT = 64  # blocks that are with an executor, or whose tokens wait for their turn
@@ -105,7 +105,7 @@ class WorkerProcesses(ThreadPoolExecutor):
             process.wait()
             raise RuntimeError(
                 f"a process that tokenizes has ended with status {process.returncode} at "
-                f"{block.path}, line {block.line}: killed, or out of memory? Run it again: what is "
+                f"{block.where()}: killed, or out of memory? Run it again: what is "
                 "done is kept"
             ) from error
 
@@ -181,7 +181,7 @@ def _explain_failure(block: Block) -> Iterator[None]:
         elif isinstance(error, CancelledError):
             what = "its work cancelled, as where a scheduler is lost"
         raise RuntimeError(
-            f"the executor failed to tokenize {block.path}, line {block.line}: {what.rstrip('.')}. "
+            f"the executor failed to tokenize {block.where()}: {what.rstrip('.')}. "
             "Check its workers and run it again: what is done is kept"
         ) from error
 
