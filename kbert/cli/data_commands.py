@@ -48,9 +48,9 @@ READING = takes(
 def vocab(corpus, size, output, **options):
     """Train a WordPiece vocabulary of N tokens on raw text.
 
-    CORPUS is files, folders or globs; files may be .gz, .bz2 or .xz; - reads
-    standard input. The formats are: one sentence per line
-    with a blank line between documents (Google's), WikiText, and JSON lines.
+    CORPUS is files, folders or globs, also in a bucket (s3://, gs://); - reads standard input.
+    The formats are: one sentence per line with a blank line between documents (Google's),
+    WikiText, JSON lines, Parquet and Arrow; text files may be .gz, .bz2, .xz or .zst.
     """
     with progress("training the vocabulary"):
         tokenizer = kbert.train_vocab(corpus, size, output, **options)
@@ -67,14 +67,21 @@ def vocab(corpus, size, output, **options):
 @option(
     "--uncased/--cased lowercase", bool, "Casing of the vocabulary, if its files do not say it."
 )
+@option(
+    "--mix SHARES",
+    str,
+    "Shares of the tokens that the sources shall have, such as wiki=0.7,books=0.3; CORPUS is then "
+    "wiki=PATH books=PATH. Default: all text.",
+)
 @option("--processes N", int, "Number of processes. Default: one per core, at most 8.")
 @option("--dask ADDRESS", str, "Address of a Dask scheduler whose workers tokenize.")
 @READING
 def prepare(corpus, vocab, output, processes, dask, **options):
     """Tokenize raw text into shards that `kbert pretrain` reads.
 
-    CORPUS is files, folders or globs in one of three formats, as for `kbert vocab`. If the command
-    is interrupted, run it again: it continues and writes the same bytes.
+    CORPUS is files, folders or globs in one of five formats, as for `kbert vocab`; or several
+    sources with names, NAME=PATH. If the command is interrupted, run it again: it continues and
+    writes the same bytes.
     """
     from kbert.cli.dask_cluster import executor_at
 

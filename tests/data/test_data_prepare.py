@@ -90,8 +90,8 @@ def test_second_preparation_changes_nothing(damaged):
 _KILLED = """
 import os, signal, sys
 import kbert.io.atomic_write
-from kbert.data.corpus import text_files
-text_files.BLOCK = 1 << 16
+from kbert.data.corpus import blocks
+blocks.BLOCK = 1 << 16
 after, number = sys.argv[1] == "after", int(sys.argv[2])
 replace, rename, calls = os.replace, os.rename, [0]
 def kill(call):
@@ -105,11 +105,15 @@ def kill(call):
     return wrapped
 os.replace, os.rename = kill(replace), kill(rename)
 from kbert.data.corpus.preparing import prepare
-prepare(sys.argv[5:], sys.argv[3], sys.argv[4], shard_tokens=120_000, processes=1)
+files, mix = sys.argv[6:], sys.argv[5] or None
+if mix:
+    files = [f"{name}={file}" for name, file in zip("ab", files)]
+prepare(files, sys.argv[3], sys.argv[4], mix=mix, shard_tokens=120_000, processes=1)
 """
+MIX = "a=3,b=1"
 
 
-def run_killed(output: Path, when: str, number: int) -> int:
+def run_killed(output: Path, when: str, number: int, mix: str = "") -> int:
     """The exit status of a preparation that is killed at one of its writes."""
     command = [
         sys.executable,
@@ -119,6 +123,7 @@ def run_killed(output: Path, when: str, number: int) -> int:
         str(number),
         folders()[0],
         output,
+        mix,
         *text_files(),
     ]
     return subprocess.run(command, cwd=ROOT, timeout=120).returncode
@@ -140,6 +145,21 @@ def test_prepare_killed_at_any_write_is_bit_equal(tmp_path, uninterrupted, numbe
     assert status == -signal.SIGKILL
     assert run_killed(tmp_path / "shards", "before", 10_000) == 0
     assert content(tmp_path / "shards") == uninterrupted
+
+
+@pytest.fixture(scope="module")
+def uninterrupted_mix(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "shards"
+    assert run_killed(folder, "before", 10_000, MIX) == 0
+    return content(folder)
+
+
+@pytest.mark.parametrize("number", [full(7), *(nightly(n) for n in (2, 5, 9, 12))])
+def test_mix_killed_at_any_write_is_bit_equal(tmp_path, uninterrupted_mix, number):
+    when = random.Random(number).choice(["before", "after"])
+    assert run_killed(tmp_path / "shards", when, number, MIX) == -signal.SIGKILL
+    assert run_killed(tmp_path / "shards", "before", 10_000, MIX) == 0
+    assert content(tmp_path / "shards") == uninterrupted_mix
 
 
 @pytest.mark.full

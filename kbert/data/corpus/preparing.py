@@ -20,20 +20,23 @@ interruptions, on the number of processes, or on the executor that tokenizes.
 
 import contextlib
 import hashlib
+import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any
 
 from kbert.data.corpus import table_rows, tokenizing
 from kbert.data.corpus.blocks import Block
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
+from kbert.data.corpus.mixing import SourceReader, take_all, take_shares
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
+from kbert.data.corpus.sources import Source, find_sources
 from kbert.data.corpus.text_files import (
     FORMATS,
     describe,
-    find_files,
     format_of,
     read_blocks,
 )
@@ -46,6 +49,8 @@ from kbert.io.progress import progress_bar
 from kbert.io.text_bytes import is_packed
 from kbert.io.wording import check_choice
 
+_logger = logging.getLogger("kbert")
+
 SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
 
 
@@ -53,10 +58,11 @@ SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
 @aliases.accept_old_names(format="corpus_format", text_field="text_column")
 @aliases.answer_old_names
 def prepare(
-    corpus: str | os.PathLike | Iterable[str | os.PathLike],
+    corpus: str | os.PathLike | Iterable[str | os.PathLike] | Mapping[str, Any],
     vocab: str | os.PathLike | Tokenizer,
     output: str | os.PathLike,
     *,
+    mix: Mapping[str, float] | str | None = None,
     corpus_format: str | None = None,
     text_column: str = "text",
     language: str = "en",
@@ -72,9 +78,13 @@ def prepare(
     grow with the corpus: it stays below 1 GiB, worker processes included.
 
     Args:
-        corpus: files, folders or globs, also compressed with gzip, see `corpus.find_files`.
+        corpus: files, folders or globs, also compressed, see `text_files.find_files`; or a dict of
+            such by the names of the sources, or texts NAME=PATH.
         vocab: a `Tokenizer`, or anything that `Tokenizer.load` reads.
         output: the folder; it is created if necessary.
+        mix: shares of the tokens that the sources shall have, {"wiki": 0.7, "books": 0.3}. The
+            shards end where the source that lacks most has no more text. None: all text, one source
+            after the other.
         corpus_format: "sentences", "wikitext", "jsonl", "parquet" or "arrow"; None: recognized from
             each file's first bytes and lines.
         text_column: the field of a JSON line, or the column of a table, that holds the text.
@@ -104,7 +114,8 @@ def prepare(
     check_choice("sentences" if corpus_format is None else corpus_format, FORMATS, "corpus_format")
     require_positive("shard_tokens", shard_tokens)
     workers = _choose_workers(processes, executor)
-    files = find_files(corpus)
+    sources = find_sources(corpus, mix)
+    files = [file for source in sources for file in source.files]
     folder = check_new_folder(output, overwrite=True)
     if isinstance(vocab, Tokenizer):
         tokenizer = vocab
@@ -116,6 +127,16 @@ def prepare(
     corpus_files = []
     for file, form in zip(files, formats, strict=True):
         corpus_files.append(describe(file) | {"format": form})
+    # "text_field": as in shards of older releases
+    recorded: dict[str, Any] = {
+        "text_field": text_column,
+        "language": language,
+        "shard_tokens": shard_tokens,
+    }
+    if sources[0].name is not None:
+        recorded["sources"] = {source.name: len(source.files) for source in sources}
+    if mix is not None:
+        recorded["mix"] = {source.name: source.share for source in sources}
     identity = {
         "corpus": corpus_files,
         "vocabulary": {
@@ -123,8 +144,7 @@ def prepare(
             "lowercase": tokenizer.lowercase,
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         },
-        # "text_field": as in shards of older releases
-        "settings": {"text_field": text_column, "language": language, "shard_tokens": shard_tokens},
+        "settings": recorded,
         "software": tokenizing.software(),
     }
     reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
@@ -133,10 +153,10 @@ def prepare(
     )
 
     with _make_folder(folder):
-        writer = ShardWriter(folder, identity, tokenizer)
+        writer = ShardWriter(folder, identity, tokenizer, _list_beginnings(sources))
         if not writer.done:
             try:
-                _write(writer, files, formats, settings, workers, shard_tokens, progress)
+                _write(writer, sources, formats, settings, workers, shard_tokens, progress)
             except ValueError:  # the text must change, and the unfinished shards with it
                 writer.discard()
                 raise
@@ -175,30 +195,71 @@ def _choose_workers(
     return contextlib.nullcontext(executor)
 
 
+def _list_beginnings(sources: Sequence[Source]) -> list[dict]:
+    """Return where the sources begin, as positions of `ShardWriter`; files count through all."""
+    beginnings = []
+    number = 0
+    for source in sources:
+        beginnings.append({"file": number, "offset": 0, "line": 1})
+        number += len(source.files)
+    return beginnings
+
+
 def _write(
-    writer: ShardWriter, files, formats, settings, workers, shard_tokens: int, progress: bool
+    writer: ShardWriter,
+    sources: Sequence[Source],
+    formats: Sequence[str],
+    settings: tokenizing.TokenizingSettings,
+    workers: contextlib.AbstractContextManager[Executor],
+    shard_tokens: int,
+    progress: bool,
 ) -> None:
-    numbers = {str(file): number for number, file in enumerate(files)}
+    """Tokenize what is left of the sources, and write it in shards."""
+    files = [file for source in sources for file in source.files]
     size = None  # bytes of text; unknown if a file is compressed, or a table
     has_tables = not table_rows.NAMES.keys().isdisjoint(formats)
     if not has_tables and not any(is_packed(file) for file in files):
         size = sum(file.stat().st_size for file in files)
+    numbers = {str(file): number for number, file in enumerate(files)}
+    shares = [source.share for source in sources if source.share is not None]
 
-    blocks = _iterate_blocks(files, formats, settings.text_column, writer.resume)
-    with (
-        workers as executor,
-        contextlib.closing(tokenizing.tokenize(blocks, settings, executor)) as answers,
-        progress_bar(size, "B", progress, unit_scale=True) as bar,
-    ):
-        for block, tokens in answers:
-            number = numbers[block.path]
+    with workers as executor, contextlib.ExitStack() as stack:
+        readers = []
+        ends = [position["file"] for position in _list_beginnings(sources)[1:]] + [len(files)]
+        for position, end in zip(writer.resume, ends, strict=True):
+            blocks = _iterate_blocks(files[:end], formats, settings.text_column, position)
+            answers = tokenizing.tokenize(blocks, settings, executor)
+            reader = SourceReader(answers, numbers, position)
+            stack.callback(reader.close)
+            readers.append(reader)
+
+        bar = stack.enter_context(progress_bar(size, "B", progress, unit_scale=True))
+        taken = take_shares(readers, shares) if shares else take_all(readers)
+        for tokens, number, read_bytes in taken:
             writer.add(tokens, number)
-            bar.update(len(block.data))
+            bar.update(read_bytes)
             if writer.tokens >= shard_tokens:
-                resume = {"file": number, "offset": block.end, "line": block.next_line}
-                writer.write_shard(resume)
+                for reader in readers:
+                    for tokens, number, read_bytes in reader.take_read():
+                        writer.add(tokens, number)
+                        bar.update(read_bytes)
+                writer.write_shard([reader.position for reader in readers])
+
+    # each source at its end, so that nothing is taken if it is killed after this shard
     end = {"file": len(files), "offset": 0, "line": 1}
-    writer.write_shard(end)
+    writer.write_shard([reader.position | end for reader in readers])
+    if shares:
+        _describe_mix(sources, readers)
+
+
+def _describe_mix(sources: Sequence[Source], readers: Sequence[SourceReader]) -> None:
+    """Log the shares that the sources have."""
+    total = sum(reader.taken for reader in readers)
+    described = []
+    for source, reader in zip(sources, readers, strict=True):
+        share = 100 * reader.taken / max(total, 1)
+        described.append(f"{source.name} {reader.taken:,} tokens ({share:.1f} %)")
+    _logger.info("%s", ", ".join(described))
 
 
 def _iterate_blocks(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kbert.data.corpus import text_files
 from kbert.data.corpus.blocks import Block
+from kbert.data.corpus.sources import list_files
 from kbert.data.corpus.text_files import decode_line
 from kbert.io.wording import check_choice
 
@@ -73,11 +74,11 @@ def parse_corpus(
 ) -> Iterator[tuple[Path, list[str]]]:
     """Yield the sentences of a corpus, block by block, each with its file.
 
-    The arguments are as for `prepare`; it raises what `find_files`, `read_blocks` and `parse` do.
+    The arguments are as for `prepare`; it raises what `find_sources`, `read_blocks` and `parse` do.
     """
     chosen = "sentences" if corpus_format is None else corpus_format
     check_choice(chosen, text_files.FORMATS, "corpus_format")
-    for path in text_files.find_files(corpus):
+    for path in list_files(corpus):
         form = corpus_format or text_files.format_of(path)
         for block in text_files.read_blocks(path, form, text_column):
             yield path, parse(block, text_column=text_column, language=language)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ _FILES = re.compile(rf"tokens-\d{{5,}}\.npy|{_PART.pattern}|{_NAMES}")
 
 _END = np.zeros(1, np.uint32)  # of a document, among the lengths of sentences
 _COUNT = js.whole(0, 2**62)
+_POSITION = js.fields({"file": _COUNT, "offset": _COUNT, "line": _COUNT}, {"tokens": _COUNT})
 _SHARD = js.fields(
     {
         "tokens": _COUNT,
@@ -36,7 +37,8 @@ _SHARD = js.fields(
         "documents": _COUNT,
         "file": _COUNT,
         "sha256": js.TEXT,
-        "next": js.fields({"file": _COUNT, "offset": _COUNT, "line": _COUNT}),
+        # of each source; of a clone from before there were several, its only one's
+        "next": js.either(js.list_of(_POSITION), _POSITION),
         "fresh": js.FLAG,
     }
 )
@@ -50,11 +52,13 @@ class ShardWriter:
 
     Attributes:
         done: whether everything is written already.
-        resume: where to resume: file, offset, line.
+        resume: where to resume each source: file, offset, line, and the tokens that it had.
         tokens: number of tokens in the shard that is not written yet.
     """
 
-    def __init__(self, folder: Path, identity: dict, tokenizer: Tokenizer):
+    def __init__(
+        self, folder: Path, identity: dict, tokenizer: Tokenizer, beginnings: Sequence[dict]
+    ):
         self.folder = folder
         self.identity = identity
         self.done = (folder / INDEX).exists()
@@ -79,8 +83,8 @@ class ShardWriter:
         if not self.done:
             self._shards = self._read_shards()
         last = self._shards[-1] if self._shards else {}
-        beginning = {"file": 0, "offset": 0, "line": 1}
-        self.resume = last.get("next", beginning)
+        resume = last.get("next", list(beginnings))
+        self.resume: list[dict] = resume if isinstance(resume, list) else [resume]
         self._file = last.get("file", 0)
         self._empty(last.get("fresh", True))
 
@@ -102,8 +106,9 @@ class ShardWriter:
         self._ids.append(tokens.ids.astype(self._dtype))
         self.tokens += len(tokens.ids)
 
-    def write_shard(self, resume: dict) -> None:
-        """Write what was added; the next shard begins at this file, offset, line."""
+    def write_shard(self, resume: list[dict]) -> None:
+        """Write what was added; the next shard begins at these positions, one for each source."""
+        self.resume = resume
         if not self.tokens:
             return
         number = len(self._shards)
@@ -160,6 +165,11 @@ class ShardWriter:
         dtype = np.dtype(self._dtype)
         index = {"kbert_shards": VERSION, "dtype": dtype.name}
         index |= totals | {"files": files} | self.identity
+        names = self.identity["settings"].get("sources")
+        if names:
+            index["sources"] = {
+                name: position["tokens"] for name, position in zip(names, self.resume, strict=True)
+            }
         write_atomically(self.folder / INDEX, _json(index))
 
     def _list_token_files(self) -> list[dict]:

@@ -12,7 +12,7 @@ from numbers import Integral
 import tokenizers
 
 from kbert.data.corpus.sentences import cut, parse_corpus
-from kbert.data.corpus.text_files import find_files
+from kbert.data.corpus.sources import list_files
 from kbert.data.tokenization.tokenizer import FILES, Tokenizer
 from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, bert_normalizer
 from kbert.graph.aliases import accept_old_names
@@ -83,7 +83,7 @@ def train_vocab(
     require_positive("alphabet", alphabet)
     folder = check_new_folder(output, overwrite=overwrite)
     for name in FILES:
-        refuse_input(folder / name, find_files(corpus))
+        refuse_input(folder / name, list_files(corpus))
     special = list(SPECIAL_TOKENS.values())
     special += [f"[unused{number}]" for number in range(unused)]
     rules = functools.partial(
@@ -101,7 +101,7 @@ def train_vocab(
 
     characters = _common_characters(rust, texts(), alphabet)
     if not characters:
-        first_files = find_files(corpus)[:3]
+        first_files = list_files(corpus)[:3]
         names = ", ".join(path.name for path in first_files)
         raise ValueError(f"the corpus must hold text, got no sentence in {names}")
     first = special + characters

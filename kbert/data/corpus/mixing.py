@@ -1,0 +1,154 @@
+"""Tokens of several sources, one after the other or mixed by their shares of the tokens.
+
+A mix takes the next document of the source that lacks most, by the tokens that were taken, and ends
+where that source has no more text. So all sources have their shares at every moment, but for a
+document, and the order depends on the texts alone.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kbert.data.corpus.blocks import Block
+from kbert.data.corpus.tokenizing import Tokens
+
+
+class Taken(NamedTuple):
+    """Tokens that were taken from a source.
+
+    Attributes:
+        file: number of the file that they are from, among all files.
+        size: bytes of text that were read for them and what is still to come.
+    """
+
+    tokens: Tokens
+    file: int
+    size: int
+
+
+class SourceReader:
+    """What is left of a source: its tokens, block by block, or document by document.
+
+    Attributes:
+        taken: number of tokens that were taken.
+        position: where to go on: file, offset, line, and the tokens that were taken.
+    """
+
+    def __init__(
+        self,
+        answers: Generator[tuple[Block, Tokens], None, None],
+        numbers: dict[str, int],
+        position: dict,
+    ):
+        self._answers = answers
+        self._numbers = numbers
+        self._position = position
+        self._documents: deque[Taken] = deque()
+        self._rest: list[Tokens] = []  # of the last document, which goes on in the next block
+        self.taken = position.get("tokens", 0)
+
+    @property
+    def position(self) -> dict:
+        return self._position | {"tokens": self.taken}
+
+    def close(self) -> None:
+        """Let go of the blocks that are read ahead."""
+        self._answers.close()
+
+    def take_block(self) -> Taken | None:
+        """Return the tokens of the next block; None at the end."""
+        answer = next(self._answers, None)
+        if answer is None:
+            return None
+        block, tokens = answer
+        number = self._numbers[block.path]
+        self._position = {"file": number, "offset": block.end, "line": block.next_line}
+        self.taken += len(tokens.ids)
+        return Taken(tokens, number, len(block.data))
+
+    def take_document(self) -> Taken | None:
+        """Return the tokens of the next document; None at the end."""
+        while not self._documents:
+            answer = next(self._answers, None)
+            if answer is None:
+                return self._take_rest()
+            block, tokens = answer
+            self._split(tokens, self._numbers[block.path], block)
+        return self._count(self._documents.popleft())
+
+    def take_read(self) -> list[Taken]:
+        """Return the documents of the blocks that were read, with what there is of the last one.
+
+        After it the position is the end of a block, where reading can be resumed.
+        """
+        documents = [self._count(document) for document in self._documents]
+        self._documents.clear()
+        rest = self._take_rest()
+        return documents if rest is None else [*documents, rest]
+
+    def _count(self, document: Taken) -> Taken:
+        self.taken += len(document.tokens.ids)
+        return document
+
+    def _take_rest(self) -> Taken | None:
+        """Return what there is of a document whose end was not read."""
+        if not self._rest:
+            return None
+        tokens = _join([*self._rest, _END])
+        self._rest = []
+        return self._count(Taken(tokens, self._position["file"], 0))
+
+    def _split(self, tokens: Tokens, number: int, block: Block) -> None:
+        """Add the documents of a block to those that wait."""
+        if number != self._position["file"]:
+            rest = self._rest
+            if rest:
+                self._documents.append(Taken(_join([*rest, _END]), self._position["file"], 0))
+                self._rest = []
+        self._position = {"file": number, "offset": block.end, "line": block.next_line}
+
+        ends = np.flatnonzero(tokens.lengths == 0)
+        sums = np.cumsum(tokens.lengths, dtype=np.int64)
+        begin = first = 0  # of the document, among the lengths and among the ids
+        size = len(block.data)
+        for end in ends:
+            last = int(sums[end])
+            self._rest.append(Tokens(tokens.ids[first:last], tokens.lengths[begin : end + 1]))
+            document = _join(self._rest)
+            self._rest = []
+            if len(document.ids):
+                self._documents.append(Taken(document, number, size))
+                size = 0
+            begin, first = int(end) + 1, last
+        if first < len(tokens.ids):
+            self._rest.append(Tokens(tokens.ids[first:], tokens.lengths[begin:]))
+
+
+_END = Tokens(np.zeros(0, np.uint32), np.zeros(1, np.uint32))
+
+
+def _join(parts: list[Tokens]) -> Tokens:
+    if len(parts) == 1:
+        return parts[0]
+    ids = np.concatenate([part.ids for part in parts])
+    return Tokens(ids, np.concatenate([part.lengths for part in parts]))
+
+
+def take_all(readers: list[SourceReader]) -> Iterator[Taken]:
+    """Yield the tokens of sources, one after the other."""
+    for reader in readers:
+        while (taken := reader.take_block()) is not None:
+            yield taken
+
+
+def take_shares(readers: list[SourceReader], shares: list[float]) -> Iterator[Taken]:
+    """Yield documents of sources so that each has its share of the tokens; see the module."""
+    while True:
+        lacking = [reader.taken / share for reader, share in zip(readers, shares, strict=True)]
+        reader = readers[lacking.index(min(lacking))]
+        document = reader.take_document()
+        if document is None:
+            return
+        yield document
