@@ -5,11 +5,11 @@ import click
 import kbert
 from kbert.cli.command import Choice, command
 from kbert.cli.console import progress
-from kbert.cli.inputs import TextInput
+from kbert.cli.inputs import CorpusInput
 from kbert.cli.options import Output, option, takes
 from kbert.data.corpus.text_files import FORMATS
 
-CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …", type=TextInput())
+CORPUS = click.argument("corpus", nargs=-1, required=True, metavar="CORPUS …", type=CorpusInput())
 READING = takes(
     option(
         "--corpus-format",
@@ -19,7 +19,7 @@ READING = takes(
     option(
         "--text-column NAME",
         str,
-        "Field that holds the text, for JSON lines.",
+        "Field or column that holds the text, for JSON lines, Parquet and Arrow.",
         default="text",
         old="--text-field",
     ),

@@ -196,6 +196,14 @@ class TextInput(Input):
         return path
 
 
+class CorpusInput(TextInput):
+    """A path, glob or address of texts, as it is written; also NAME=PATH, or `-` as above."""
+
+    def convert(self, value, param, ctx):
+        path = super().convert(value, param, ctx)
+        return path if value == "-" else str(value)
+
+
 def _warn_of_table(path: str) -> None:
     """Report a file of rows, each line of which is read as a text."""
     ending = drop_ending(Path(path)).suffix.lower()

@@ -129,11 +129,11 @@ class SourceReader:
 _END = Tokens(np.zeros(0, np.uint32), np.zeros(1, np.uint32))
 
 
-def _join(parts: list[Tokens]) -> Tokens:
-    if len(parts) == 1:
-        return parts[0]
-    ids = np.concatenate([part.ids for part in parts])
-    return Tokens(ids, np.concatenate([part.lengths for part in parts]))
+def _join(pieces: list[Tokens]) -> Tokens:
+    if len(pieces) == 1:
+        return pieces[0]
+    ids = np.concatenate([piece.ids for piece in pieces])
+    return Tokens(ids, np.concatenate([piece.lengths for piece in pieces]))
 
 
 def take_all(readers: list[SourceReader]) -> Iterator[Taken]:
@@ -143,10 +143,10 @@ def take_all(readers: list[SourceReader]) -> Iterator[Taken]:
             yield taken
 
 
-def take_shares(readers: list[SourceReader], shares: list[float]) -> Iterator[Taken]:
+def take_mix(readers: list[SourceReader], weights: list[float]) -> Iterator[Taken]:
     """Yield documents of sources so that each has its share of the tokens; see the module."""
     while True:
-        lacking = [reader.taken / share for reader, share in zip(readers, shares, strict=True)]
+        lacking = [reader.taken / weight for reader, weight in zip(readers, weights, strict=True)]
         reader = readers[lacking.index(min(lacking))]
         document = reader.take_document()
         if document is None:

@@ -27,10 +27,10 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from kbert.data.corpus import table_rows, tokenizing
+from kbert.data.corpus import table_files, tokenizing
 from kbert.data.corpus.blocks import Block
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
-from kbert.data.corpus.mixing import SourceReader, take_all, take_shares
+from kbert.data.corpus.mixing import SourceReader, Taken, take_all, take_mix
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
 from kbert.data.corpus.sources import Source, find_sources
@@ -52,6 +52,7 @@ from kbert.io.wording import check_choice
 _logger = logging.getLogger("kbert")
 
 SHARD = 1 << 24  # tokens; at most that many are lost by an interruption
+_MOST_OFF = 0.01  # of the tokens that a source may have more or less than its share
 
 
 @printable.escape_errors()
@@ -124,27 +125,16 @@ def prepare(
 
     formats = [corpus_format or format_of(file) for file in files]
     text = require_wordpiece(tokenizer, "prepare").engine().to_json()
-    corpus_files = []
-    for file, form in zip(files, formats, strict=True):
-        corpus_files.append(describe(file) | {"format": form})
-    # "text_field": as in shards of older releases
-    recorded: dict[str, Any] = {
-        "text_field": text_column,
-        "language": language,
-        "shard_tokens": shard_tokens,
-    }
-    if sources[0].name is not None:
-        recorded["sources"] = {source.name: len(source.files) for source in sources}
-    if mix is not None:
-        recorded["mix"] = {source.name: source.share for source in sources}
     identity = {
-        "corpus": corpus_files,
+        "corpus": _describe_files(files, formats),
         "vocabulary": {
             "size": tokenizer.vocab_size,
             "lowercase": tokenizer.lowercase,
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         },
-        "settings": recorded,
+        # "text_field": as in shards of older releases
+        "settings": {"text_field": text_column, "language": language, "shard_tokens": shard_tokens}
+        | _describe_sources(sources),
         "software": tokenizing.software(),
     }
     reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
@@ -165,6 +155,24 @@ def prepare(
     shards = open_shards(folder)
     warn_of_corpus(shards)
     return shards
+
+
+def _describe_files(files: Sequence[Path], formats: Sequence[str]) -> list[dict]:
+    """Return what tells the files of a corpus from others, as JSON."""
+    descriptions = []
+    for file, form in zip(files, formats, strict=True):
+        descriptions.append(describe(file) | {"format": form})
+    return descriptions
+
+
+def _describe_sources(sources: Sequence[Source]) -> dict[str, dict]:
+    """Return the sources' numbers of files and their weights, by name, where they have these."""
+    described: dict[str, dict] = {}
+    if sources[0].name is not None:
+        described["sources"] = {source.name: len(source.files) for source in sources}
+    if sources[0].weight is not None:
+        described["mix"] = {source.name: source.weight for source in sources}
+    return described
 
 
 def _choose_workers(
@@ -217,49 +225,71 @@ def _write(
     """Tokenize what is left of the sources, and write it in shards."""
     files = [file for source in sources for file in source.files]
     size = None  # bytes of text; unknown if a file is compressed, or a table
-    has_tables = not table_rows.NAMES.keys().isdisjoint(formats)
+    has_tables = not table_files.NAMES.keys().isdisjoint(formats)
     if not has_tables and not any(is_packed(file) for file in files):
         size = sum(file.stat().st_size for file in files)
-    numbers = {str(file): number for number, file in enumerate(files)}
-    shares = [source.share for source in sources if source.share is not None]
+    weights = [source.weight for source in sources if source.weight is not None]
 
     with workers as executor, contextlib.ExitStack() as stack:
-        readers = []
-        ends = [position["file"] for position in _list_beginnings(sources)[1:]] + [len(files)]
-        for position, end in zip(writer.resume, ends, strict=True):
-            blocks = _iterate_blocks(files[:end], formats, settings.text_column, position)
-            answers = tokenizing.tokenize(blocks, settings, executor)
-            reader = SourceReader(answers, numbers, position)
-            stack.callback(reader.close)
-            readers.append(reader)
-
+        readers = _open_readers(stack, writer.resume, sources, formats, settings, executor)
         bar = stack.enter_context(progress_bar(size, "B", progress, unit_scale=True))
-        taken = take_shares(readers, shares) if shares else take_all(readers)
-        for tokens, number, read_bytes in taken:
-            writer.add(tokens, number)
-            bar.update(read_bytes)
+
+        def add(taken: Iterable[Taken]) -> None:
+            for tokens, number, read_bytes in taken:
+                writer.add(tokens, number)
+                bar.update(read_bytes)
+
+        for taken in take_mix(readers, weights) if weights else take_all(readers):
+            add([taken])
             if writer.tokens >= shard_tokens:
                 for reader in readers:
-                    for tokens, number, read_bytes in reader.take_read():
-                        writer.add(tokens, number)
-                        bar.update(read_bytes)
+                    add(reader.take_read())
                 writer.write_shard([reader.position for reader in readers])
 
     # each source at its end, so that nothing is taken if it is killed after this shard
     end = {"file": len(files), "offset": 0, "line": 1}
     writer.write_shard([reader.position | end for reader in readers])
-    if shares:
-        _describe_mix(sources, readers)
+    if weights:
+        _warn_of_mix(sources, readers)
 
 
-def _describe_mix(sources: Sequence[Source], readers: Sequence[SourceReader]) -> None:
-    """Log the shares that the sources have."""
+def _open_readers(
+    stack: contextlib.ExitStack,
+    positions: Sequence[dict],
+    sources: Sequence[Source],
+    formats: Sequence[str],
+    settings: tokenizing.TokenizingSettings,
+    executor: Executor,
+) -> list[SourceReader]:
+    """Return the readers of the sources from these positions on; the stack closes them."""
+    files = [file for source in sources for file in source.files]
+    numbers = {str(file): number for number, file in enumerate(files)}
+    ends = [beginning["file"] for beginning in _list_beginnings(sources)]
+    ends = [*ends[1:], len(files)]
+
+    readers = []
+    for position, end in zip(positions, ends, strict=True):
+        blocks = _iterate_blocks(files[:end], formats, settings.text_column, position)
+        answers = tokenizing.tokenize(blocks, settings, executor)
+        reader = SourceReader(answers, numbers, position)
+        stack.callback(reader.close)
+        readers.append(reader)
+    return readers
+
+
+def _warn_of_mix(sources: Sequence[Source], readers: Sequence[SourceReader]) -> None:
+    """Log shares that are off by more than `_MOST_OFF`: documents are taken whole."""
     total = sum(reader.taken for reader in readers)
-    described = []
+    off = []
     for source, reader in zip(sources, readers, strict=True):
-        share = 100 * reader.taken / max(total, 1)
-        described.append(f"{source.name} {reader.taken:,} tokens ({share:.1f} %)")
-    _logger.info("%s", ", ".join(described))
+        ratio = reader.taken / max(total, 1)
+        if abs(ratio - source.weight) > _MOST_OFF:
+            off.append(f"{source.name} has {ratio:.1%} of the tokens, not {source.weight:.1%}")
+    if off:
+        _logger.warning(
+            "%s: its documents are long, or one source has little text. Documents are taken whole",
+            "; ".join(off),
+        )
 
 
 def _iterate_blocks(

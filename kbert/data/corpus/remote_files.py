@@ -37,15 +37,15 @@ def find_remote(address: str, is_text: Callable) -> list:
     path = UPath(address)
     with failures_in_one_line(address):
         if any(letter in path.path for letter in "*?["):
-            found = path.fs.glob(path.path)
-            names = [name for name in found if path.fs.isfile(name)]
+            listed = path.fs.glob(path.path)
+            names = [name for name in listed if path.fs.isfile(name)]
         elif path.fs.isfile(path.path):
             return [path]
         else:
-            found = path.fs.find(path.path)
-            names = [name for name in found if is_text(UPath(f"{scheme}://{name}"))]
+            listed = path.fs.find(path.path)
+            names = [name for name in listed if is_text(UPath(f"{scheme}://{name}"))]
     if not names:
-        what = f"no text file among {len(found)} files" if found else "no such file or folder"
+        what = f"no text file among {len(listed)} files" if listed else "no such file or folder"
         raise FileNotFoundError(f"{address}: {what}")
     return [UPath(f"{scheme}://{name}") for name in sorted(names)]
 

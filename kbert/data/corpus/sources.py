@@ -19,12 +19,12 @@ class Source:
 
     Attributes:
         name: None: the corpus has no names.
-        share: of the tokens, more than 0; None: all of its text is taken.
+        weight: its share of the tokens, more than 0; None: all of its text is taken.
     """
 
     name: str | None
     files: list[Path]
-    share: float | None = None
+    weight: float | None = None
 
 
 def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[Source]:
@@ -41,12 +41,12 @@ def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[S
         ValueError: some sources without a name, or of another name than a share.
     """
     entries = _sort_by_name(corpus)
-    shares = _read_mix(mix)
+    weights = _read_mix(mix)
     names = list(entries)
-    if mix is not None and shares.keys() != entries.keys():
+    if mix is not None and weights.keys() != entries.keys():
         named = [name for name in names if name is not None]
         raise ValueError(
-            f"{name_setting('mix')} must have a share for each source, has {', '.join(shares)}; "
+            f"{name_setting('mix')} must have a share for each source, has {', '.join(weights)}; "
             f"the corpus has {', '.join(named) or 'no names: give NAME=PATH'}"
         )
     if None in entries and len(entries) > 1:
@@ -55,11 +55,11 @@ def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[S
             f"{entries[None][0]!r} without one: write NAME=PATH"
         )
 
-    total = sum(shares.values())
+    total = sum(weights.values())
     sources = []
     for name, paths in entries.items():
-        share = shares[name] / total if name is not None and mix is not None else None
-        sources.append(Source(name, find_files(paths), share))
+        weight = weights[name] / total if name is not None and mix is not None else None
+        sources.append(Source(name, find_files(paths), weight))
     return sources
 
 
@@ -98,23 +98,24 @@ def _sort_by_name(corpus) -> dict[str | None, list]:
 def _read_mix(mix: Mapping[str, float] | str | None) -> dict[str, float]:
     """Return the shares of a mix by name; a ValueError for what is no share."""
     what = f"{name_setting('mix')} must be shares such as wiki=0.7,books=0.3"
-    shares: dict[str, float] = {}
+    weights: dict[str, float] = {}
     if mix is None:
-        return shares
+        return weights
+
     pairs: Iterable = mix.items() if isinstance(mix, Mapping) else _split_mix(mix, what)
     for name, value in pairs:
         try:
-            share = float(value)
+            weight = float(value)
         except (TypeError, ValueError):
-            share = math.nan
-        if not 0 < share < math.inf:
+            weight = math.nan
+        if not 0 < weight < math.inf:
             raise ValueError(f"{what}, each more than 0, got {name}={value}")
-        if name in shares:
+        if name in weights:
             raise ValueError(f"{what}, got {name} twice")
-        shares[name] = share
-    if not shares:
+        weights[name] = weight
+    if not weights:
         raise ValueError(f"{what}, got none")
-    return shares
+    return weights
 
 
 def _split_mix(mix: str, what: str) -> list[tuple[str, str]]:

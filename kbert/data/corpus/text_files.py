@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from glob import glob
 from pathlib import Path
 
-from kbert.data.corpus import blocks, table_rows
+from kbert.data.corpus import blocks, table_files
 from kbert.data.corpus.blocks import LONGEST_TEXT, Block
 from kbert.data.corpus.remote_files import (
     describe_remote,
@@ -28,8 +28,8 @@ FORMATS = {
 }
 _OF_JSON = {".jsonl", ".json", ".ndjson"}
 _TABLES = (".csv", ".tsv")
-_ROWS = {".parquet": "parquet", ".arrow": "arrow"}
-_ENDINGS = {"", ".txt", ".text", ".raw", ".tokens", *_OF_JSON, *_ROWS}  # in a folder
+_OF_TABLES = {".parquet": "parquet", ".arrow": "arrow"}
+_ENDINGS = {"", ".txt", ".text", ".raw", ".tokens", *_OF_JSON, *_OF_TABLES}  # in a folder
 # What `datasets` writes beside its .arrow files: they describe them, and hold no text.
 _OF_DATASETS = ("dataset_info.json", "state.json")
 _SPLITS = "dataset_dict.json"
@@ -125,8 +125,8 @@ def format_of(path: Path) -> str:
     Raise a ValueError for a table: its separators, quotes and labels are no text.
     """
     ending = text_bytes.drop_ending(path).suffix.lower()
-    if ending in _ROWS:
-        return _ROWS[ending]
+    if ending in _OF_TABLES:
+        return _OF_TABLES[ending]
     with failures_in_one_line(path), path.open("rb") as raw:
         first_bytes = raw.read(len(text_bytes.ARROW_FILE))
     if first_bytes.startswith(text_bytes.PARQUET):
@@ -173,13 +173,13 @@ def read_blocks(
         ValueError: a file that is no UTF-8 text, or no table of the format; a table without a
             column of texts; a line or a row longer than `LONGEST_TEXT`.
     """
-    if form in table_rows.NAMES:
-        found = table_rows.read_rows(path, form, text_column, offset)
+    if form in table_files.NAMES:
+        contents = table_files.read_table(path, form, text_column, offset)
     else:
-        found = _read_lines(path, form, offset, line)
+        contents = _read_lines(path, form, offset, line)
     while True:
         with failures_in_one_line(path):
-            block = next(found, None)
+            block = next(contents, None)
         if block is None:
             return
         yield block

@@ -18,10 +18,10 @@ from kbert.io.wording import first_few, name_setting
 
 NAMES = {"parquet": "Parquet", "arrow": "Arrow"}
 
-_ROWS = 256  # that are decoded at a time
+_AT_ONCE = 256  # that are decoded at a time
 
 
-def read_rows(path: Path, form: str, text_column: str, first: int = 0) -> Iterator[Block]:
+def read_table(path: Path, form: str, text_column: str, first: int = 0) -> Iterator[Block]:
     """Yield the texts of a table from a row on, in blocks of about `blocks.BLOCK` bytes.
 
     `form` is "parquet" or "arrow"; rows are counted from 0. A row without a text, or with an empty
@@ -90,7 +90,7 @@ class _Parquet:
         for group in range(self._file.num_row_groups):
             end = begin + self._file.metadata.row_group(group).num_rows
             if end > first:
-                batches = self._file.iter_batches(_ROWS, row_groups=[group], columns=[column])
+                batches = self._file.iter_batches(_AT_ONCE, row_groups=[group], columns=[column])
                 yield from _texts_from(batches, column, first - begin)
             begin = end
 
@@ -121,8 +121,8 @@ def _texts_from(batches: Iterable, column: str, first: int) -> Iterator[list]:
     for batch in batches:
         count = batch.num_rows
         texts = batch.column(column)
-        for begin in range(max(first, 0), count, _ROWS):
-            yield texts.slice(begin, _ROWS).to_pylist()
+        for begin in range(max(first, 0), count, _AT_ONCE):
+            yield texts.slice(begin, _AT_ONCE).to_pylist()
         first -= count
 
 
