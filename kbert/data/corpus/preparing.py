@@ -33,7 +33,7 @@ from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.data.corpus.mixing import SourceReader, Taken, take_all, take_mix
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
-from kbert.data.corpus.sources import Source, find_sources
+from kbert.data.corpus.sources import Source, find_sources, join_files
 from kbert.data.corpus.text_files import (
     FORMATS,
     describe,
@@ -116,7 +116,7 @@ def prepare(
     require_positive("shard_tokens", shard_tokens)
     workers = _choose_workers(processes, executor)
     sources = find_sources(corpus, mix)
-    files = [file for source in sources for file in source.files]
+    files = join_files(sources)
     folder = check_new_folder(output, overwrite=True)
     if isinstance(vocab, Tokenizer):
         tokenizer = vocab
@@ -223,7 +223,7 @@ def _write(
     progress: bool,
 ) -> None:
     """Tokenize what is left of the sources, and write it in shards."""
-    files = [file for source in sources for file in source.files]
+    files = join_files(sources)
     size = None  # bytes of text; unknown if a file is compressed, or a table
     has_tables = not table_files.NAMES.keys().isdisjoint(formats)
     if not has_tables and not any(is_packed(file) for file in files):
@@ -262,7 +262,7 @@ def _open_readers(
     executor: Executor,
 ) -> list[SourceReader]:
     """Return the readers of the sources from these positions on; the stack closes them."""
-    files = [file for source in sources for file in source.files]
+    files = join_files(sources)
     numbers = {str(file): number for number, file in enumerate(files)}
     ends = [beginning["file"] for beginning in _list_beginnings(sources)]
     ends = [*ends[1:], len(files)]

@@ -65,8 +65,15 @@ def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[S
 
 def list_files(corpus) -> list[Path]:
     """Return the files of all sources of a corpus, in their order."""
-    sources = find_sources(corpus)
-    return [file for source in sources for file in source.files]
+    return join_files(find_sources(corpus))
+
+
+def join_files(sources: Iterable[Source]) -> list[Path]:
+    """Return the files of sources, in their order."""
+    files: list[Path] = []
+    for source in sources:
+        files += source.files
+    return files
 
 
 def _sort_by_name(corpus) -> dict[str | None, list]:
