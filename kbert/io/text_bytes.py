@@ -107,8 +107,9 @@ def _unpack(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
     suffix = Path(name).suffix.lower()
     for mark, ending, module in _PACKED:
         if mark.match(head) or (suffix == ending and head):
-            if module == ZSTD:
-                extras.require(f"{name}, a .zst file,", "corpora", ZSTD, instead="or unpack it")
+            if module == "backports.zstd":
+                what = f"{name}, a .zst file,"
+                extras.require(what, "corpora", "backports.zstd", instead="or unpack it")
             with importlib.import_module(module).open(raw, "rb") as file:
                 unpacked = _Unpacked(file, f"{name}: must be a whole {ending} file")
                 yield cast(BinaryIO, unpacked)

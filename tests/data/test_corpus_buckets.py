@@ -131,6 +131,7 @@ def serve(credentials, monkeypatch):
     yield start
     for server in servers:
         server.shutdown()
+        server.server_close()
     fsspec.filesystem("s3").clear_instance_cache()
 
 

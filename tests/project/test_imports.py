@@ -96,6 +96,7 @@ def test_extras_named_in_messages_install_the_packages():
         extra: {re.match(r"[\w-]+", line)[0].replace("-", "_") for line in lines}
         for extra, lines in project["optional-dependencies"].items()
     }
+    brings["corpora"] |= {"upath", "backports.zstd"}  # of universal-pathlib, backports.zstd
     brings["tpu"].add("libtpu")  # of jax[tpu]
     brings["jax-cuda"].add("jax_cuda12_plugin")  # of jax[cuda12]
     named = set()

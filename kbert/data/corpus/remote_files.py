@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from kbert.io import extras
 
 _ADDRESS = re.compile(r"(s3|gs)://", re.ASCII)
-_MODULES = {"s3": "s3fs", "gs": "gcsfs"}
 
 
 def is_remote(entry: str | os.PathLike) -> bool:
@@ -31,7 +30,7 @@ def find_remote(address: str, is_text: Callable) -> list:
         OSError: the bucket does not answer, or not with a list.
     """
     scheme = address.partition("://")[0]
-    extras.require(address, "corpora", "upath", _MODULES[scheme])
+    extras.require(address, "corpora", "upath", "s3fs" if scheme == "s3" else "gcsfs")
     from upath import UPath
 
     path = UPath(address)
