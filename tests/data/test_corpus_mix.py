@@ -112,6 +112,7 @@ def test_other_mixes_are_refused(corpus, tmp_path):
         (paths["wiki"], "wiki=1", "NAME=PATH"),
         (["wiki=" + str(paths["wiki"][0]), str(paths["books"][0])], None, "books-1.jsonl"),
         ({"a b": paths["wiki"]}, None, "'a b'"),
+        ({"one": paths["wiki"], "two": paths["wiki"][1:]}, None, "wiki-2.jsonl"),
     ]
     for sources, mix, named_thing in refused:
         with raises(ValueError, named_thing):

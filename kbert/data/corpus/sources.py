@@ -38,7 +38,8 @@ def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[S
 
     Raises:
         OSError: as of `find_files`.
-        ValueError: some sources without a name, or of another name than a share.
+        ValueError: some sources without a name, or of another name than a share; a file of two
+            sources.
     """
     entries = _sort_by_name(corpus)
     weights = _read_mix(mix)
@@ -57,9 +58,15 @@ def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[S
 
     total = sum(weights.values())
     sources = []
+    owners: dict[Path, str | None] = {}
     for name, paths in entries.items():
         weight = weights[name] / total if name is not None and mix is not None else None
-        sources.append(Source(name, find_files(paths), weight))
+        files = find_files(paths)
+        for file in files:
+            if file in owners:
+                raise ValueError(f"{file} must be of one source, is of {owners[file]} and {name}")
+            owners[file] = name
+        sources.append(Source(name, files, weight))
     return sources
 
 
