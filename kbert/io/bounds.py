@@ -27,7 +27,7 @@ EXPANSION = 20  # times that what is compressed may grow; weights hardly do
 SMALL = 2**28  # bytes that it may have however small the file is
 
 _SHELL_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-_SYSTEM_ERRORS = (errno.EACCES, errno.EMFILE, errno.ENOENT, errno.ENOSPC, errno.EPERM)
+_SYSTEM_ERRORS = (errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOENT, errno.ENOSPC, errno.EPERM)
 # A Path makes one slash of two. One letter is a drive of Windows.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 

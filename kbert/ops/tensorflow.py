@@ -215,8 +215,8 @@ def forward_only() -> Iterator[None]:
 
 
 def layer_norm(x, gamma, beta, epsilon: float):
-    has_its_dtype = x.dtype in (tf.float32, tf.bfloat16)
-    can_fuse = has_its_dtype and device_kind() == "cpu" and keras_internals.has_onednn()
+    dtype_fits = x.dtype in (tf.float32, tf.bfloat16)
+    can_fuse = dtype_fits and device_kind() == "cpu" and keras_internals.has_onednn()
     if _is_forward_only.get() and can_fuse:
         return _normalize_at_once(x, gamma, beta, epsilon)
     return _normalize(x, gamma, beta, epsilon=epsilon)

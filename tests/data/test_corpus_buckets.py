@@ -44,6 +44,12 @@ def folder(credentials, tmp_path_factory):
     (folder / "notes.pdf").write_bytes(b"%PDF-1.7")
     parquet.write_table(pyarrow.table({"text": ROWS}), folder / "d.parquet", row_group_size=13)
 
+    (folder / "saved").mkdir()
+    table = pyarrow.table({"text": ROWS})
+    with pyarrow.ipc.new_stream(str(folder / "saved" / "data.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    (folder / "saved" / "state.json").write_text('{"_data_files": []}')  # as datasets writes it
+
     server = moto.ThreadedMotoServer(port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
@@ -51,12 +57,25 @@ def folder(credentials, tmp_path_factory):
     system = fsspec.filesystem("s3", skip_instance_cache=True)
     system.mkdir("bucket", region_name="eu-central-1")
     system.put(f"{folder}/", "bucket/texts/", recursive=True)
+    system.pipe("bucket/splits/dataset_dict.json", b'{"splits": ["test", "train"]}')
+    system.pipe("bucket/splits/test/a.txt", LINES.encode())
     yield folder
     server.stop()
 
 
 @pytest.mark.parametrize(
-    "name", ["a.txt", "b.txt.gz", "inner/c.txt.bz2", "d.parquet", "*.txt*", "**/*.bz2", "", "inner"]
+    "name",
+    [
+        "a.txt",
+        "b.txt.gz",
+        "inner/c.txt.bz2",
+        "d.parquet",
+        "*.txt*",
+        "**/*.bz2",
+        "",
+        "inner",
+        "saved",
+    ],
 )
 def test_documents_are_those_of_local_files(folder, name):
     found = list(read_documents(f"s3://bucket/texts/{name}".rstrip("/")))
@@ -80,6 +99,11 @@ def test_shards_are_those_of_local_files(folder, tmp_path):
     with raises(ValueError, "shards", "something else", "a.txt"):
         kbert.prepare("s3://bucket/texts", vocabulary, tmp_path / "shards")
     fsspec.filesystem("s3").pipe("s3://bucket/texts/a.txt", LINES.encode())
+
+
+def test_splits_of_datasets_are_refused(folder):
+    with raises(ValueError, "bucket/splits", "test"):
+        list(read_documents("s3://bucket/splits"))
 
 
 @pytest.mark.parametrize("name", ["nothing.txt", "nothing/*.txt", "nothing"])
@@ -135,11 +159,13 @@ def serve(credentials, monkeypatch):
     fsspec.filesystem("s3").clear_instance_cache()
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.parquet"])
 @pytest.mark.parametrize("handler", [Refusing, Half])
-def test_failing_bucket_is_one_line_and_leaves_nothing(serve, tmp_path, handler):
+def test_failing_bucket_is_one_line_and_leaves_nothing(serve, tmp_path, handler, name):
+    """An OSError, which keeps the shards that are finished; a ValueError would remove them."""
     (tmp_path / "words.txt").write_text("a line of text\n" * 9)
     kbert.train_vocab(tmp_path / "words.txt", 30, tmp_path / "vocabulary")
     serve(handler)
-    with raises(OSError, "s3://bucket/a.txt"):
-        kbert.prepare("s3://bucket/a.txt", tmp_path / "vocabulary", tmp_path / "shards")
+    with raises(OSError, f"s3://bucket/{name}"):
+        kbert.prepare(f"s3://bucket/{name}", tmp_path / "vocabulary", tmp_path / "shards")
     assert not (tmp_path / "shards" / "index.json").exists()

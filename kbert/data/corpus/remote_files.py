@@ -5,6 +5,7 @@ variables of AWS's own tools, such as AWS_PROFILE and AWS_ENDPOINT_URL.
 """
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -19,10 +20,10 @@ def is_remote(entry: str | os.PathLike) -> bool:
     return _ADDRESS.match(str(entry)) is not None
 
 
-def find_remote(address: str, is_text: Callable) -> list:
+def find_remote(address: str, choose_texts: Callable[[list], list]) -> list:
     """Return the paths of a file, of the texts of a folder, or of a glob, by name.
 
-    `is_text` says of a path whether it is of a text, which matters within folders.
+    `choose_texts` returns those of a folder's paths that are texts.
 
     Raises:
         FileNotFoundError: there is no such thing.
@@ -37,16 +38,16 @@ def find_remote(address: str, is_text: Callable) -> list:
     with failures_in_one_line(address):
         if any(letter in path.path for letter in "*?["):
             listed = path.fs.glob(path.path)
-            names = [name for name in listed if path.fs.isfile(name)]
+            files = [UPath(f"{scheme}://{name}") for name in listed if path.fs.isfile(name)]
         elif path.fs.isfile(path.path):
             return [path]
         else:
             listed = path.fs.find(path.path)
-            names = [name for name in listed if is_text(UPath(f"{scheme}://{name}"))]
-    if not names:
+            files = choose_texts([UPath(f"{scheme}://{name}") for name in listed])
+    if not files:
         what = f"no text file among {len(listed)} files" if listed else "no such file or folder"
         raise FileNotFoundError(f"{address}: {what}")
-    return [UPath(f"{scheme}://{name}") for name in sorted(names)]
+    return sorted(files, key=str)
 
 
 def describe_remote(path) -> dict:
@@ -75,6 +76,5 @@ def failures_in_one_line(path) -> Iterator[None]:
     except Exception as error:  # each library has its own; some are no OSErrors
         texts = str(error).split()
         why = " ".join(texts) or type(error).__name__
-        raise OSError(
-            f"{path} cannot be read: {why}: check the address, your credentials and the network"
-        ) from None
+        text = f"cannot be read: {why}: check the address, your credentials and the network"
+        raise OSError(errno.EIO, text, str(path)) from None

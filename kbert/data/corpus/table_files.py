@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from kbert.data.corpus import blocks
 from kbert.data.corpus.blocks import LONGEST_TEXT, Block
+from kbert.data.corpus.remote_files import failures_in_one_line
 from kbert.io import extras
 from kbert.io.bounds import damage_in_one_line
 from kbert.io.text_bytes import ARROW_FILE
@@ -18,7 +19,7 @@ from kbert.io.wording import first_few, name_setting
 
 NAMES = {"parquet": "Parquet", "arrow": "Arrow"}
 
-_AT_ONCE = 256  # that are decoded at a time
+_AT_ONCE = 256  # rows that are decoded at a time
 
 
 def read_table(path: Path, form: str, text_column: str, first: int = 0) -> Iterator[Block]:
@@ -64,12 +65,12 @@ def read_table(path: Path, form: str, text_column: str, first: int = 0) -> Itera
 def _read_texts(path: Path, form: str, column: str, first: int) -> Iterator[list[str | None]]:
     """Yield the texts of a table from a row on, some at a time."""
     with path.open("rb") as raw:
-        with damage_in_one_line(path, NAMES[form]):
+        with damage_in_one_line(path, NAMES[form]), failures_in_one_line(path):
             table = _Parquet(raw) if form == "parquet" else _Arrow(raw)
         _check_column(path, table.schema, column)
         portions = table.read_texts(column, first)
         while True:
-            with damage_in_one_line(path, NAMES[form]):
+            with damage_in_one_line(path, NAMES[form]), failures_in_one_line(path):
                 texts = next(portions, None)
             if texts is None:
                 return

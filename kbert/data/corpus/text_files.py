@@ -56,7 +56,7 @@ def find_files(corpus: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     paths: list[Path] = []
     for entry in entries:
         if is_remote(entry):
-            paths += find_remote(str(entry), _has_ending)
+            paths += find_remote(str(entry), _choose_texts)
             continue
         bounds.refuse_url(entry)
         path = Path(entry)
@@ -77,18 +77,26 @@ def _find_texts(folder: Path) -> list[Path]:
         below += [Path(inner, name) for name in names]
     below.sort()
 
-    _refuse_splits(below)
-    folders_of_datasets = {file.parent for file in below if file.suffix == ".arrow"}
-    files = []
-    for file in below:
-        describes_arrow = file.name in _OF_DATASETS and file.parent in folders_of_datasets
-        if _is_text(file, folder) and not describes_arrow:
-            files.append(file)
+    files = _choose_texts([file for file in below if _is_visible(file, folder)])
     if not files:
         endings = sorted({file.suffix for file in below if file.suffix})
         hint = f", only {first_few(endings)} files" if endings else ""
         raise FileNotFoundError(f"{folder}: no text file in the folder{hint}")
     return files
+
+
+def _choose_texts(files: Iterable[Path]) -> list[Path]:
+    """Return the files of a folder that are texts, by their endings."""
+    files = list(files)
+    _refuse_splits(files)
+    folders_of_datasets = {file.parent for file in files if file.suffix == ".arrow"}
+
+    texts = []
+    for file in files:
+        describes_arrow = file.name in _OF_DATASETS and file.parent in folders_of_datasets
+        if text_bytes.drop_ending(file).suffix in _ENDINGS and not describes_arrow:
+            texts.append(file)
+    return texts
 
 
 def _refuse_splits(files: Iterable[Path]) -> None:
@@ -256,15 +264,10 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _is_text(file: Path, folder: Path) -> bool:
+def _is_visible(file: Path, folder: Path) -> bool:
     inner = file.relative_to(folder)
     is_hidden = any(name.startswith(".") for name in inner.parts)
-    return not is_hidden and file.is_file() and _has_ending(file)
-
-
-def _has_ending(file: Path) -> bool:
-    """Return whether a file has the ending of a text, as files of a folder must have."""
-    return text_bytes.drop_ending(file).suffix in _ENDINGS
+    return not is_hidden and file.is_file()
 
 
 def parse_json(line: str, text_column: str, where: str) -> str:
