@@ -139,3 +139,8 @@ def test_tables_need_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with raises(ImportError, "a.parquet", "pyarrow"):
         list(read_documents(path))
+    (tmp_path / "words.txt").write_text("a line of text\n" * 9)
+    kbert.train_vocab(tmp_path / "words.txt", 30, tmp_path / "vocabulary")
+    with raises(ImportError, "a.parquet", "pyarrow"):
+        kbert.prepare(path, tmp_path / "vocabulary", tmp_path / "shards")
+    assert not (tmp_path / "shards").exists()

@@ -147,8 +147,10 @@ def prepare(
         if not writer.done:
             try:
                 _write(writer, sources, formats, settings, workers, shard_tokens, progress)
-            except ValueError:  # the text must change, and the unfinished shards with it
-                writer.discard()
+            except Exception as error:
+                # with a ValueError the text must change, and the unfinished shards with it
+                if isinstance(error, ValueError) or not writer.has_shards:
+                    writer.discard()
                 raise
             writer.finish()
         writer.clean()

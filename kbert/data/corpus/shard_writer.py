@@ -88,6 +88,11 @@ class ShardWriter:
         self._file = last.get("file", 0)
         self._empty(last.get("fresh", True))
 
+    @property
+    def has_shards(self) -> bool:
+        """Whether a shard is written, which can be resumed behind."""
+        return bool(self._shards)
+
     def _read_shards(self) -> list[dict]:
         """Read what is said of the shards that are written."""
         shards: list[dict] = []
