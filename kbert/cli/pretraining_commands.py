@@ -15,7 +15,13 @@ from kbert.cli.options import Input, Output, option
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.cli.settings_file import DEFAULT_CONFIG, add_settings_file
 from kbert.tasks.distillation.settings import check_teacher
-from kbert.tasks.pretraining.settings import PretrainingSettings, check_dev, check_init
+from kbert.tasks.pretraining.settings import (
+    PretrainingSettings,
+    check_budget,
+    check_dev,
+    check_init,
+    check_ramp,
+)
 
 OUTPUT_RUN = option("-o --output RUN", Output(), "New folder for the run.")
 RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
@@ -27,6 +33,8 @@ def _check_settings(settings: PretrainingSettings, arguments: Mapping[str, Any])
     if has_init and arguments.get("config") is not None:
         raise ValueError("config cannot be given with init, which has its own: leave config out")
     check_teacher(settings, arguments.get("teacher") is not None)
+    check_budget(settings)
+    check_ramp(settings)
     check_init(settings, has_init)
     check_dev(settings, arguments.get("dev") is not None)
 
@@ -36,7 +44,7 @@ def _check_settings(settings: PretrainingSettings, arguments: Mapping[str, Any])
     "kbert pretrain shards --config mini --steps 10000 -o run",
     "kbert pretrain --settings run.yaml",
     "kbert pretrain --resume run",
-    basic="config init dev output run settings_file print_settings steps batch_size seq_len "
+    basic="config init dev output run settings_file print_settings steps hours batch_size seq_len "
     "learning_rate precision seed",
 )
 @click.argument("shards", required=False, metavar="[SHARDS]", type=Input())
@@ -52,9 +60,9 @@ def _check_settings(settings: PretrainingSettings, arguments: Mapping[str, Any])
 def pretrain(shards, config, init, dev, teacher, output, run, run_options, **settings):
     """Pretrain a BERT on SHARDS, which `kbert prepare` writes.
 
-    A new run needs `-o RUN --steps N`. `--settings FILE` reads all arguments and options from a
-    file, `--print-settings` prints such a file. Ctrl-C saves the run. After Ctrl-C or a crash,
-    `kbert pretrain --resume RUN` continues it.
+    A new run needs `-o RUN --steps N`, or `-o RUN --hours H`. `--settings FILE` reads all arguments
+    and options from a file, `--print-settings` prints such a file. Ctrl-C saves the run. After
+    Ctrl-C or a crash, `kbert pretrain --resume RUN` continues it.
     """
     settings = select_settings(settings, run_options)
     data = {"dev": dev, "teacher": teacher}
@@ -63,14 +71,17 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
         resume_run("pretrain", run, settings, run_options, {"shards": shards} | data)
         return
 
-    needed = {"SHARDS": shards, "-o RUN": output, "--steps": settings.get("steps")}
+    length = settings.get("steps") or settings.get("hours")
+    needed = {"SHARDS": shards, "-o RUN": output, "--steps": length}
     require_options("kbert pretrain SHARDS -o RUN --steps N", needed)
     if init is not None and config is not None:
         raise click.UsageError(
             "--config cannot be given with --init, which has its own: leave --config out"
         )
     check_new_run(output)
-    PretrainingSettings.from_options(settings)
+    checked = PretrainingSettings.from_options(settings)
+    check_budget(checked)
+    check_ramp(checked)
     _check_inputs(shards, config, init, dev, teacher)
 
     data |= {"output": output, "init": init}

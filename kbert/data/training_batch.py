@@ -1,6 +1,7 @@
 """Training batches, each of which depends on nothing but its step."""
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,11 +48,25 @@ class Batches(abc.ABC):
         batch_size: examples in a training step, over all hosts.
         fingerprint: everything that the batches depend on, as JSON: data, vocabulary, settings,
             seed.
+        shares: of a run with a time budget, the share at which each step began.
     """
 
     batch_size: int
     fingerprint: dict
+    shares: Sequence[float] = ()
 
     @abc.abstractmethod
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:
         """Return the examples `part` of a step's batch, from 0: equal on every host, every time."""
+
+    def count_examples(self, steps: int) -> int:
+        """Return the number of examples in so many steps, the first ones."""
+        return steps * self.batch_size
+
+    def count_steps(self, whole_steps: float) -> int:
+        """Return how many steps of a run compute as much as so many of the whole batch size."""
+        return int(whole_steps)
+
+    def make_largest(self, part: slice = slice(None)) -> TrainingBatch:
+        """Return the examples `part` of a batch of the largest size."""
+        return self.batch(0, part)

@@ -16,7 +16,7 @@ from kbert.training.optimization import optimizers
 from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.settings.setting_rules import RULES, check_settings
 from kbert.training.step.state import TrainingState, find_seed_states
-from kbert.training.step.step import TrainingStep
+from kbert.training.step.step import FLAGS, USED, TrainingStep
 from kbert.training.step.trained_weights import TrainedWeights
 from kbert.training.stopping import NO_STOP, StopFlags
 
@@ -32,6 +32,8 @@ class Engine:
         jit: whether XLA compiles the step; None: as is best on the device.
         steps_per_execution: maximum number of steps per call of the device; None: as is best there.
         seed: seed of dropout.
+        micro_batch_size: examples of a micro-batch over all devices, where a step may have fewer
+            micro-batches than `accumulation_steps`; None: each step has all of them.
         options: of `TrainingStep`. Without `losses` each output has its head's.
     """
 
@@ -45,9 +47,16 @@ class Engine:
         jit: bool | None = None,
         steps_per_execution: int | None = None,
         seed: int = 0,
+        micro_batch_size: int | None = None,
         **options,
     ):
-        _check_options(jit=jit, seed=seed, steps_per_execution=steps_per_execution, **options)
+        options_of_engine = {
+            "jit": jit,
+            "seed": seed,
+            "steps_per_execution": steps_per_execution,
+            "micro_batch_size": micro_batch_size,
+        }
+        _check_options(**options_of_engine, **options)
         if names.PACKED_TEXTS in model.input_names and backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {backend.replicas}: give devices=1, or "
@@ -58,6 +67,8 @@ class Engine:
         self.model = model
         self.settings = optimizer
         self.seed = seed
+        self._micro_batch_size = micro_batch_size
+        self.budget_share = 0.0  # of the last step that was sent
         # maximum number of steps in one call of the device
         self.steps_per_execution = steps_per_execution or backend.default_steps_per_execution
         # calls that may be in flight unread: an accelerator is then never idle
@@ -75,7 +86,10 @@ class Engine:
         seeds = find_seed_states(model)
         with backend.scope():
             rules = optimizers.rules(optimizer, trained.variables)
-            self.step = TrainingStep(backend, model, trained, seeds, optimizer, rules, **options)
+            is_ramped = micro_batch_size is not None
+            self.step = TrainingStep(
+                backend, model, trained, seeds, optimizer, rules, ramped=is_ramped, **options
+            )
             self.state = TrainingState(model, trained, rules, seeds, backend.to_numpy)
         self.program = backend.compile(self.step, self.state, jit, self.steps_per_execution)
 
@@ -99,13 +113,22 @@ class Engine:
         return self.program.update(shards, self.seeds(step))
 
     def updates(
-        self, batches: Sequence[TrainingBatch], step: int, stop_flags: StopFlags = NO_STOP
+        self,
+        batches: Sequence[TrainingBatch],
+        step: int,
+        stop_flags: StopFlags = NO_STOP,
+        budget_shares: Sequence[float] | None = None,
     ) -> Callable[[], list[dict[str, float]]]:
-        """Run up to `steps_per_execution` steps; return a function that waits for their metrics."""
+        """Run up to `steps_per_execution` steps; return a function that waits for their metrics.
+
+        `budget_shares` has the share of the time budget at which each step begins.
+        """
+        shares = budget_shares or [0.0] * len(batches)
         arguments = []
-        for number, batch in enumerate(batches, start=step):
-            shards = self.split(batch, stop_flags)
+        for number, (batch, share) in enumerate(zip(batches, shares, strict=True), start=step):
+            shards = self.split(batch, stop_flags, share)
             arguments.append((shards, self.seeds(number)))
+        self.budget_share = shares[-1]
         return self.program.updates(arguments)
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
@@ -152,21 +175,44 @@ class Engine:
         seeds = seeds.astype(np.int32)
         return seeds.reshape((replicas, *shape))
 
-    def split(self, batch: TrainingBatch, stop_flags: StopFlags = NO_STOP) -> list[tuple]:
-        """Split a batch of this process's examples by device: (micro-batches, B, …)."""
+    def split(
+        self, batch: TrainingBatch, stop_flags: StopFlags = NO_STOP, budget_share: float = 0.0
+    ) -> list[tuple]:
+        """Split a batch of this process's examples by device: (micro-batches, B, …).
+
+        Where a step has fewer micro-batches than the arrays have places, the others are 0.
+        """
         # Each example has its process's stop flags: they are summed with the losses, in the one
         # exchange that every step has, and each host reads the same total.
-        row = np.array([0, *stop_flags], "float32")  # the first column adds up to the loss
-        repeated = np.tile(row, (len(batch), 1))
-        flags = {"stop_flags": repeated}
-        groups = batch.inputs, batch.labels, batch.weights, flags
-        return _split_arrays(groups, self.backend.local, self.step.accumulation_steps)
+        flags = np.zeros((len(batch), 3), "float32")
+        flags[:, 1:] = stop_flags.callback, stop_flags.signal
+        if self.backend.process == 0:
+            flags[0, 0] = budget_share  # once, so that the sum has the same bits
+        marks: dict[str, np.ndarray] = {FLAGS: flags}
+        groups = batch.inputs, batch.labels, batch.weights, marks
+        if self._micro_batch_size is None:
+            return _split_arrays(groups, self.backend.local, self.step.accumulation_steps)
+
+        micro_batches = len(batch) * self.backend.processes // self._micro_batch_size
+        marks[USED] = np.ones(len(batch), "float32")
+        shards = _split_arrays(groups, self.backend.local, micro_batches)
+        missing = self.step.accumulation_steps - micro_batches
+        return [tuple(_fill_up(group, missing) for group in shard) for shard in shards]
 
 
 def _check_options(**options) -> None:
     """Raise a ValueError for an option that breaks the rule of a run's setting of its name."""
     settings = {name: value for name, value in options.items() if name in RULES}
-    check_settings(settings, ("clip_norm", "jit", "steps_per_execution"))
+    check_settings(settings, ("clip_norm", "jit", "steps_per_execution", "micro_batch_size"))
+
+
+def _fill_up(group: dict, count: int) -> dict:
+    """Return arrays (micro-batches, B, …) with so many more micro-batches, of zeros."""
+    filled = {}
+    for name, array in group.items():
+        zeros = np.zeros((count, *array.shape[1:]), array.dtype)
+        filled[name] = np.concatenate([array, zeros])
+    return filled
 
 
 def _split_arrays(groups: Sequence[dict], *sizes: int) -> list[tuple]:

@@ -147,6 +147,10 @@ class RunPlan:
         describe_progress: says in words how much of the data so many steps have seen.
         card: what the model's card says of the run, before it has a result.
         embedding_loss: of text embeddings, in place of `losses`.
+        micro_batch_size: of batches that grow, see `kbert.training.engine.Engine`; else None.
+        planned_steps: number of steps that are expected in a time budget, `settings.hours`; None:
+            the optimizer has the number.
+        plan_steps: returns a plan with another number of expected steps, once a step is measured.
         extend_model: adds the outputs that a teacher's losses need; None: there are none.
     """
 
@@ -175,12 +179,20 @@ class RunPlan:
     describe_progress: Callable[[int], str]
     card: Training
     embedding_loss: EmbeddingLoss | None = None
+    micro_batch_size: int | None = None
+    planned_steps: int | None = None
+    plan_steps: "Callable[[RunPlan, int], RunPlan] | None" = None
     extend_model: Callable[[Any], Any] | None = None
 
     @property
     def steps(self) -> int:
         """Number of steps of the whole run."""
-        return self.optimizer.total_steps
+        return self.planned_steps or self.optimizer.total_steps
+
+    @property
+    def hours(self) -> float | None:
+        """The time budget; None: the run has a number of steps."""
+        return getattr(self.settings, "hours", None)
 
     def describe_training(self, done: int) -> dict[str, str]:
         """Return what was trained in so many steps, in words by name."""
@@ -197,8 +209,13 @@ def list_derived(request: Request, settings: Any) -> list[str]:
     return derived
 
 
-def make_optimizer(settings: Any, steps: int, warmup_steps: int) -> Optimizer:
-    """Return a run's optimizer and learning rate schedule; refuse rates that cannot be used."""
+def make_optimizer(
+    settings: Any, steps: int, warmup_steps: int, follows_budget: bool = False
+) -> Optimizer:
+    """Return a run's optimizer and learning rate schedule; refuse rates that cannot be used.
+
+    A schedule that follows a time budget has that budget in so many equal parts, its `steps`.
+    """
     if isinstance(settings.schedule, dict):
         try:
             check_rates(settings.schedule, steps)
@@ -218,6 +235,7 @@ def make_optimizer(settings: Any, steps: int, warmup_steps: int) -> Optimizer:
         beta_2=settings.beta_2,
         epsilon=settings.epsilon,
         ema=settings.ema,
+        follows_budget=follows_budget,
     )
 
 

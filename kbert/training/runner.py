@@ -28,6 +28,7 @@ from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_plan import Device, Request, RunPlan
 from kbert.training.settings.run_settings import RunOptions
 from kbert.training.stopping import StopFlags
+from kbert.training.time_budget import TimeBudget
 
 if TYPE_CHECKING:
     from kbert.training.engine import Engine
@@ -52,9 +53,13 @@ def start(request: Request, output: str | os.PathLike | None, options: RunOption
     backend, plan = _plan(request, options)
     # it raises before there is a folder
     engine, base_digest = _build(backend, plan, options, begin=True)
+    if plan.hours is not None:
+        plan = _plan_budget(engine, plan)
     run = None
     if output is not None:
         run = _create_folder(engine, plan, output, base_digest, options)
+        if plan.plan_steps is not None:  # each process has measured another time
+            plan = plan.plan_steps(plan, run.settings["steps"])
     with _hold(backend, run):
         return train(engine, plan, run, options)
 
@@ -124,7 +129,7 @@ def train(
     history = loop.train(
         engine,
         plan.batches,
-        _make_loop_plan(plan, best),
+        _make_loop_plan(plan, best, run),
         run=run,
         start=done,
         callbacks=options.callbacks,
@@ -206,6 +211,7 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
         seed=settings.seed,
         jit=settings.jit,
         steps_per_execution=options.steps_per_execution,
+        micro_batch_size=plan.micro_batch_size,
     )
 
     # refuses what replicas and micro-batches do not divide
@@ -214,6 +220,20 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
     is_evaluated = plan.evaluate is not None
     refuse_harmful(options.callbacks, is_adapted, is_evaluated)
     return engine, digest
+
+
+def _plan_budget(engine, plan: RunPlan) -> RunPlan:
+    """Return the plan with the number of steps that its time budget has room for."""
+    from kbert.training.loop.throughput import measure_step
+
+    assert plan.hours is not None and plan.plan_steps is not None
+    seconds = measure_step(engine, plan.batches)
+    whole_steps = 3600 * plan.hours / seconds
+    steps = plan.batches.count_steps(whole_steps)
+    _logger.info(
+        "%g hours have room for about %s steps of %.3g s", plan.hours, f"{steps:,}", seconds
+    )
+    return plan.plan_steps(plan, steps)
 
 
 def _create_folder(
@@ -254,8 +274,14 @@ def _hold(backend, run: RunFolder | None) -> Iterator[None]:
         yield
 
 
-def _make_loop_plan(plan: RunPlan, best: BestWeights) -> LoopPlan:
+def _make_loop_plan(plan: RunPlan, best: BestWeights, run: RunFolder | None) -> LoopPlan:
     settings = plan.settings
+    budget = None
+    if plan.hours is not None:
+        assert run is not None  # pretraining has a folder
+        record = run.record_share if run.chief else None
+        budget = TimeBudget(plan.hours, run.read_shares(), record)
+        plan.batches.shares = budget.shares
     return LoopPlan(
         plan.steps,
         best.evaluate if plan.evaluate else None,
@@ -264,6 +290,7 @@ def _make_loop_plan(plan: RunPlan, best: BestWeights) -> LoopPlan:
         score=plan.score,
         patience=settings.patience,
         log_every=settings.log_every,
+        budget=budget,
     )
 
 

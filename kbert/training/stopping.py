@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kbert.training.time_budget import TimeBudget
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MOST_AHEAD = 1  # calls of the device that are sent before the metrics of the last one are read
 
@@ -37,6 +39,7 @@ class StopFlags(NamedTuple):
 
     callback: bool
     signal: bool
+    budget: bool = False  # the time budget is used up
 
 
 NO_STOP = StopFlags(False, False)
@@ -52,10 +55,14 @@ class StopRequest:
 
 
 class Agreement:
-    """Agreement of all hosts on stop requests, of which this host's is `request`."""
+    """Agreement of all hosts on why the run ends, of which this host's signal is `request`.
 
-    def __init__(self, engine, request: StopRequest):
+    `budget` is the run's time budget; None: it has a number of steps.
+    """
+
+    def __init__(self, engine, request: StopRequest, budget: TimeBudget | None = None):
         self._engine = engine
+        self._budget = budget
         self.request = request
         self._sent = self._received = 0  # calls of the device
         self._known: tuple[int, StopFlags] | None = None  # since the call of that number
@@ -65,20 +72,27 @@ class Agreement:
         self._sent += 1
         return self._own()
 
-    def receive(self, metrics: list[dict[str, float]]) -> None:
-        """Take the sums of the stop flags from the metrics of a call's steps."""
+    def receive(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """Take the sums of the stop flags from the metrics of a call's steps, from `step` on."""
         self._received += 1
-        for values in metrics:
+        for number, values in enumerate(metrics, step):
+            if self._budget is not None:
+                self._budget.add(number, values["budget_share"])
             stop_flags = StopFlags(
-                callback=values.pop("callback", 0.0) > 0, signal=values.pop("signal", 0.0) > 0
+                callback=values.pop("callback", 0.0) > 0,
+                signal=values.pop("signal", 0.0) > 0,
+                budget=self._is_spent(number + 1),
             )
             if any(stop_flags) and self._known is None:
                 self._known = self._received, stop_flags
 
-    def decide(self) -> StopFlags:
-        """Say why the run ends after the last call; of several hosts each gets the same answer."""
+    def decide(self, done: int) -> StopFlags:
+        """Say why the run ends after the last call; of several hosts each gets the same answer.
+
+        `done` is the number of steps that were sent.
+        """
         if self._engine.backend.processes == 1:
-            return self._own()
+            return self._own()._replace(budget=self._is_spent(done))
         # some of them may have begun a call more before they could read the stop requests
         if self._known is None or self._sent < self._known[0] + MOST_AHEAD:
             return NO_STOP
@@ -87,6 +101,9 @@ class Agreement:
     def agree_now(self) -> StopFlags:
         """Return the same where all hosts are at one place, such as the end of an epoch."""
         return self._engine.backend.any_process(self._own())
+
+    def _is_spent(self, done: int) -> bool:
+        return self._budget is not None and self._budget.is_spent(done)
 
     def _own(self) -> StopFlags:
         return StopFlags(bool(self._engine.model.stop_training), bool(self.request))

@@ -15,6 +15,7 @@ from helpers.sizes import SIZES
 from helpers.training_batches import PREDICTIONS, arrays, batch_of
 
 import kbert
+from kbert.data import training_batch
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.training import backends
@@ -265,7 +266,7 @@ def test_evaluation_and_prediction_have_no_dropout(data):
 # An update is begun before the figures of the last one are read, as on an accelerator.
 
 
-class Batches:
+class Batches(training_batch.Batches):
     """Those of `arrays`; one has a segment that no other has."""
 
     batch_size, fingerprint = BATCH, {}

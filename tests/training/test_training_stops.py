@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 
+from kbert.data import training_batch
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
 from kbert.training.engine import Engine
@@ -69,7 +70,7 @@ class Host(Engine):
         assert sums[0] == HOSTS * step  # all are at the same update
         return {"loss": 1.0, "finite": 1.0} | dict(zip(StopFlags._fields, sums[1:], strict=True))
 
-    def updates(self, batches, step, stop_flags):
+    def updates(self, batches, step, stop_flags, budget_shares=None):
         sent = [self.update(batch, step + place, stop_flags) for place, batch in enumerate(batches)]
         return lambda: sent
 
@@ -102,7 +103,7 @@ class Saved:
             self.states.append(done)
 
 
-class Batches:
+class Batches(training_batch.Batches):
     batch_size, fingerprint = HOSTS, {}
 
     def batch(self, step, part=slice(None)):

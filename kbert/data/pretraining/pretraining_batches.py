@@ -89,7 +89,7 @@ class PretrainingBatches(Batches):
         self.seq_len = require_positive("seq_len", seq_len)
         _check(shards, seq_len, mlm_probability, short_seq_probability, mlm_only)
         if max_predictions is None:
-            max_predictions = math.ceil(round(mlm_probability * seq_len, 9))  # 0.07 · 100 > 7
+            max_predictions = count_predictions(mlm_probability, seq_len)
         self.max_predictions = require_positive("max_predictions", max_predictions)
         self.seed = int(seed)
         self.mlm_probability = float(mlm_probability)
@@ -125,7 +125,7 @@ class PretrainingBatches(Batches):
         Returns:
             A `TrainingBatch`: Input-Token and Input-Segment int32 (B, S), Input-Positions int32 (B,
             M); labels MLM (B, M) and NSP (B,), 0: B follows A, 1: B is random. The weights are 1 /
-            (predictions of the whole step) and 1 / batch_size.
+            (predictions of the whole step) and 1 / (its examples).
 
         Raises:
             ValueError: the step is not a whole number from 0 on.
@@ -133,20 +133,24 @@ class PretrainingBatches(Batches):
         """
         if step < 0:
             raise ValueError(f"step must be a whole number of at least 0, got {step}")
-        examples = self._select_examples(step)
+        return self.make_batch(step * self.batch_size, self.batch_size, part)
+
+    def make_batch(self, first: int, size: int, part: slice = slice(None)) -> TrainingBatch:
+        """Return the rows `part` of a batch of any size, from an example on; see `batch`."""
+        examples = self._select_examples(first, size)
         counts = self._count_predictions(examples)
         if self.whole_word:
             filled = examples.fill(self.shards, self.seq_len)
             chosen = masking.choose_whole_words(examples.keys, filled, counts, self._continues)
             total = int(chosen.sum())
-            batch = self._batch(examples, filled, chosen, total)
+            batch = self._batch(examples, filled, chosen, total, size)
             return batch.select(part)
 
         examples = examples.part(part)
         filled = examples.fill(self.shards, self.seq_len)
         chosen = masking.choose_tokens(examples.keys, filled, counts[part])
         total = int(counts.sum())
-        return self._batch(examples, filled, chosen, total)
+        return self._batch(examples, filled, chosen, total, size)
 
     def _count_predictions(self, examples) -> np.ndarray:
         """Return the number of each example's predictions, int64.
@@ -171,20 +175,21 @@ class PretrainingBatches(Batches):
 
     def epoch_of(self, step: int) -> int:
         """Return the epoch, from 0, of the first example of a step."""
-        example = step * self.batch_size
+        return self._find_epoch(step * self.batch_size)
+
+    def _find_epoch(self, example: int) -> int:
         while not self._ends or self._ends[-1] <= example:
             self.examples_per_epoch(len(self._ends))
         return bisect.bisect_right(self._ends, example)
 
-    def _select_examples(self, step: int):
-        """Return all examples of a step as slices, of one epoch or more."""
-        example = step * self.batch_size
-        end = example + self.batch_size
-        epoch = self.epoch_of(step)
+    def _select_examples(self, example: int, count: int):
+        """Return so many examples, from one on, as slices of one epoch or more."""
+        end = example + count
+        epoch = self._find_epoch(example)
         groups: list = []  # of `PairExamples`, or of `PackedExamples`
         while example < end:
-            count = self.examples_per_epoch(epoch)
-            first = self._ends[epoch] - count
+            in_epoch = self.examples_per_epoch(epoch)
+            first = self._ends[epoch] - in_epoch
             numbers = self._plan(epoch)[example - first : end - first]
             groups.append(self._examples.select(epoch, numbers))
             example += len(numbers)
@@ -205,7 +210,9 @@ class PretrainingBatches(Batches):
             oldest = next(iter(self._plans))
             examples -= len(self._plans.pop(oldest))
 
-    def _batch(self, examples, filled, chosen: np.ndarray, predictions: int) -> TrainingBatch:
+    def _batch(
+        self, examples, filled, chosen: np.ndarray, predictions: int, size: int
+    ) -> TrainingBatch:
         positions, real = masking.positions_of(chosen, self.max_predictions)
         originals = np.take_along_axis(filled.ids, positions, axis=1)
         labels = np.where(real, originals, 0)
@@ -215,7 +222,7 @@ class PretrainingBatches(Batches):
 
         mlm_weights = real / max(predictions, 1)
         mlm_weights = mlm_weights.astype(np.float32)
-        nsp_weight = 0.0 if self.mlm_only else 1 / self.batch_size
+        nsp_weight = 0.0 if self.mlm_only else 1 / size
         return TrainingBatch(
             inputs={
                 TOKEN_IDS: ids,
@@ -231,6 +238,11 @@ class PretrainingBatches(Batches):
                 NSP: np.full(len(ids), nsp_weight, np.float32),
             },
         )
+
+
+def count_predictions(mlm_probability: float, seq_len: int) -> int:
+    """Return the number of predictions of a full sequence, rounded up."""
+    return math.ceil(round(mlm_probability * seq_len, 9))  # 0.07 · 100 > 7
 
 
 def ordinary_ids(tokenizer) -> np.ndarray:

@@ -10,6 +10,8 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches
+from kbert.data.pretraining.ramped_batches import RampedBatches
+from kbert.data.training_batch import Batches
 from kbert.graph import names
 from kbert.graph.accounting import account
 from kbert.graph.config import BertConfig
@@ -24,6 +26,7 @@ from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.training.loop.best_weights import BestWeights, Evaluated
 from kbert.training.loop.history import History
 from kbert.training.losses.table import LOSSES
+from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.run_plan import (
     Device,
     Request,
@@ -34,6 +37,9 @@ from kbert.training.run_plan import (
     list_paths,
     make_optimizer,
 )
+
+LEAST_STEPS = 10  # of a time budget: an evaluation is due after a tenth of them
+BUDGET_PARTS = 1_000_000  # of a time budget, which the schedule counts as it counts steps
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,6 @@ def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
     """Plan the training of a model with the two losses of the paper, or with MLM alone."""
     settings, sources = request.settings.complete(), request.sources
     batches, held_out = data.batches, data.held_out
-    assert settings.warmup_steps is not None and settings.evaluate_every is not None
-
     model = _plan_model(settings, sources, data)
     # Both outputs have a loss, with `mlm_only` too: there all labels of NSP have the weight 0.
     loss = LOSSES[HEADS[model.spec.head].loss]
@@ -66,34 +70,86 @@ def plan_pretraining(request: Request, data: Corpus, device: Device) -> RunPlan:
         evaluate = functools.partial(_evaluate, held_out, settings.evaluation_batches)
         dev_fingerprint = held_out.fingerprint
 
+    ramped = _ramp_batches(settings, batches)
     plan = RunPlan(
         command=request.command,
         title="Pretraining a BERT",
-        settings=settings,
-        recorded={**settings.as_dict(), "config": data.config.to_dict()},
-        derived=list_derived(request, settings),
+        **_list_settings(request, data, settings),
         fingerprint={"train": batches.fingerprint, "dev": dev_fingerprint},
         data_paths=list_paths(sources),
         base="init",  # the key in `sources`
         base_may_move=False,
         model=model,
-        batches=batches,
+        batches=ramped,
+        micro_batch_size=None if settings.ramp_from is None else _find_micro_batch(settings),
         losses=losses,
-        optimizer=make_optimizer(settings, settings.steps, settings.warmup_steps),
+        optimizer=_make_optimizer(settings),
         flops=_count_flops(model, batches),
-        evaluate_every=settings.evaluate_every,
         evaluate=evaluate,
         score="-loss",
         choose_weights=functools.partial(_choose_weights, evaluate is not None),
         facts=describe_models(sources, "init", model.trained) | _describe_data(data),
-        describe_progress=functools.partial(_describe_progress, batches),
+        describe_progress=functools.partial(_describe_progress, batches, ramped),
         card=_make_card(sources, held_out),
+        plan_steps=None
+        if settings.hours is None
+        else functools.partial(_plan_steps, request, data),
     )
     if sources.get("teacher") is None:
         return plan
     teacher = _open_teacher(sources["teacher"], batches, settings)
     outputs = [names.MLM] if settings.mlm_only else [names.MLM, names.NSP]
     return plan_distillation(plan, teacher, outputs=outputs)
+
+
+def _list_settings(request: Request, data: Corpus, settings: PretrainingSettings) -> dict[str, Any]:
+    """Return what a plan has of its complete settings, by the plan's names."""
+    return {
+        "settings": settings,
+        "recorded": {**settings.as_dict(), "config": data.config.to_dict()},
+        "derived": list_derived(request, settings),
+        "evaluate_every": settings.evaluate_every,
+        "planned_steps": settings.steps,
+    }
+
+
+def _plan_steps(request: Request, data: Corpus, plan: RunPlan, steps: int) -> RunPlan:
+    """Return the plan of a time budget that has room for so many steps."""
+    hours = request.settings.hours
+    if steps < LEAST_STEPS:
+        raise ValueError(
+            f"hours must have room for {LEAST_STEPS} steps, got {hours:g}, which has room for "
+            f"{steps}: give more hours, or take smaller batches"
+        )
+    settings = request.settings.complete(steps)
+    return dataclasses.replace(plan, **_list_settings(request, data, settings))
+
+
+def _find_micro_batch(settings: PretrainingSettings) -> int:
+    return settings.batch_size // settings.accumulation_steps
+
+
+def _ramp_batches(settings: PretrainingSettings, batches: PretrainingBatches) -> Batches:
+    """Return the batches, or those that grow to their size, if the settings have a ramp."""
+    if settings.ramp_from is None:
+        return batches
+    assert settings.ramp_ratio is not None
+    return RampedBatches(
+        batches,
+        settings.ramp_from,
+        _find_micro_batch(settings),
+        settings.ramp_ratio,
+        steps=None if settings.hours is not None else settings.steps,
+    )
+
+
+def _make_optimizer(settings: PretrainingSettings) -> Optimizer:
+    if settings.hours is None:
+        assert settings.steps is not None and settings.warmup_steps is not None
+        return make_optimizer(settings, settings.steps, settings.warmup_steps)
+    assert settings.warmup_ratio is not None
+    warmup_parts = round(settings.warmup_ratio * BUDGET_PARTS)
+    return make_optimizer(settings, BUDGET_PARTS, warmup_parts, follows_budget=True)
 
 
 def _plan_model(
@@ -191,8 +247,8 @@ def _count_documents(shards) -> str:
     return f"{shards.documents:,} documents of {int(shards.document_tokens.sum()):,} tokens"
 
 
-def _describe_progress(batches: PretrainingBatches, done: int) -> str:
-    seen = done * batches.batch_size
+def _describe_progress(batches: PretrainingBatches, used: Batches, done: int) -> str:
+    seen = used.count_examples(done)
     epochs = seen / batches.examples_per_epoch(0)
     return f"{seen:,} examples of {batches.seq_len} tokens: {epochs:.2f} epochs"
 

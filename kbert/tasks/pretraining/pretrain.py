@@ -27,22 +27,26 @@ if TYPE_CHECKING:
 
 @printable.escape_errors()
 @aliases.answer_old_names
-@document(PretrainingSettings, RunOptions, without=("steps",))
+@document(PretrainingSettings, RunOptions)
 def pretrain(
     shards: str | os.PathLike,
     config: BertConfig | dict | str | os.PathLike = "tiny",
     *,
     output: str | os.PathLike,
-    steps: int,
+    steps: int | None = None,
+    hours: float | None = None,
     init: str | os.PathLike | None = None,
     dev: str | os.PathLike | None = None,
     teacher: Bert | str | os.PathLike | None = None,
     batch_size: int = 32,
+    ramp_from: int | None = None,
+    ramp_ratio: float | None = None,
     seq_len: int = 128,
     max_predictions: int | None = None,
     optimizer: "str | keras.optimizers.Optimizer" = "adamw",
     learning_rate: float = 1e-4,
     warmup_steps: int | None = None,
+    warmup_ratio: float | None = None,
     schedule: "str | keras.optimizers.schedules.LearningRateSchedule" = "linear",
     min_learning_rate_ratio: float = 0.0,
     schedule_power: float = 1.0,
@@ -64,6 +68,8 @@ def pretrain(
     hidden_loss: str | None = None,
     hidden_loss_weight: float = 1.0,
     mlm_probability: float = 0.15,
+    evaluation_mlm_probability: float | None = None,
+    dropout: float | None = None,
     short_seq_probability: float = 0.1,
     whole_word: bool = False,
     mlm_only: bool = False,
@@ -96,7 +102,6 @@ def pretrain(
         config: a preset's name, whose vocabulary size becomes the shards'; a `BertConfig`, its
             file, or a dict with the keys of such a file.
         output: the run's folder; new or empty. Unlike `finetune`, `pretrain` needs one.
-        steps: number of training steps.
         init: a checkpoint to start from: the name of a model or a path that `kbert.load` opens. The
             model then has its configuration.
         dev: shards to evaluate on; None: a part of `shards` is held out.

@@ -8,16 +8,23 @@ from typing import Any
 from kbert.checkpoints.inspection import inspect
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
 from kbert.data.corpus.shards import open_shards
-from kbert.data.pretraining.pretraining_batches import PretrainingBatches, warn_of_long
+from kbert.data.pretraining.pretraining_batches import (
+    PretrainingBatches,
+    count_predictions,
+    warn_of_long,
+)
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import get_config, is_preset
 from kbert.tasks.distillation.settings import check_teacher
 from kbert.tasks.pretraining.planning import Corpus, plan_pretraining
 from kbert.tasks.pretraining.settings import (
     PretrainingSettings,
+    check_budget,
     check_dev,
     check_fits,
     check_init,
+    check_length,
+    check_ramp,
 )
 from kbert.training.run.run_folder import RunFolder
 from kbert.training.run_plan import Request, find_sources, pin_models
@@ -39,6 +46,9 @@ def request_pretraining(
     None: the model has that of "init", or of the run that is resumed.
     """
     if run is None:
+        check_length(settings)
+        check_budget(settings)
+        check_ramp(settings)
         sources = pin_models(sources)
     check_teacher(settings, sources.get("teacher") is not None)
     check_init(settings, bool(sources.get("init")))
@@ -95,6 +105,9 @@ def _choose_config(request: Request, batches: PretrainingBatches) -> BertConfig:
             config = config.replace(vocab_size=shards.vocab_size)
     name = init or "the configuration"
     check_fits(config, name, shards.vocab_size, request.settings.seq_len)
+    dropout = request.settings.dropout
+    if dropout is not None:
+        config = config.replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     return config.replace(pad_token_id=shards.tokenizer.pad_id)
 
 
@@ -129,6 +142,13 @@ def open_batches(
         "mlm_only": settings.mlm_only,
     }
     batches = PretrainingBatches(shards, **options)
+    probability = settings.evaluation_mlm_probability
+    if probability is not None:
+        # the graph has as many predictions for both
+        most = max(batches.max_predictions, count_predictions(probability, settings.seq_len))
+        options["max_predictions"] = most
+        batches = PretrainingBatches(shards, **options)
+        options["mlm_probability"] = probability
     held_out = None if dev is None else PretrainingBatches(dev, **options)
     if not settings.mlm_only:
         for whole in opened:

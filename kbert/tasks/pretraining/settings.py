@@ -10,6 +10,9 @@ from kbert.tasks.distillation.settings import DistillationSettings
 from kbert.training.settings.run_settings import RunSettings
 
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
+WARMUP_RATIO = 0.1  # of a time budget
+RAMP_RATIO = 0.6  # of the code of Geiping and Goldstein 2022, config/train/bert-o4.yaml
+_COUNTED_IN_STEPS = ("steps", "warmup_steps", "schedule_timescale")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,14 +23,27 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     them; the parts that are trained are those of `init`.
 
     Args:
-        steps: number of training steps.
+        steps: number of training steps. None: `hours` says how long the run is.
+        hours: time budget of the run, in hours of training, evaluation and saving. None: the run
+            has a number of steps. The learning rate follows the share of the budget that is used.
+            `steps` is then how many are expected, by the measured time of one.
+        ramp_from: number of examples in the first step, which grows linearly to `batch_size`, by
+            micro-batches of `batch_size` / `accumulation_steps` examples. None: each step has
+            `batch_size` examples.
+        ramp_ratio: share of the steps, or of the time budget, over which batches grow. None: 0.6
+            with `ramp_from`.
         seq_len: number of tokens per example.
         max_predictions: maximum number of masked tokens per example. None: `mlm_probability` of the
             tokens, rounded up.
         learning_rate: peak learning rate, reached after warm-up.
         warmup_steps: number of warm-up steps. None: a tenth of `steps`, at most 10,000. The rate
             grows linearly.
+        warmup_ratio: share of the steps, or of the time budget, that warm up, in place of
+            `warmup_steps`. None: a tenth of a time budget.
         mlm_probability: share of the tokens that the model predicts.
+        evaluation_mlm_probability: share of the tokens that the model predicts in an evaluation.
+            None: that of training.
+        dropout: dropout rate of hidden states and attention. None: the configuration's.
         short_seq_probability: share of the examples that are shorter than `seq_len`.
         whole_word: mask whole words.
         mlm_only: train on full sequences, without next-sentence prediction.
@@ -47,12 +63,16 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     command: ClassVar[str] = "pretrain"
     first: ClassVar[tuple[str, ...]] = (
         "steps",
+        "hours",
         "batch_size",
+        "ramp_from",
+        "ramp_ratio",
         "seq_len",
         "max_predictions",
         "optimizer",
         "learning_rate",
         "warmup_steps",
+        "warmup_ratio",
     )
     last: ClassVar[tuple[str, ...]] = (
         "freeze",
@@ -63,12 +83,18 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     )
     other_fields: ClassVar[dict] = {"config": js.OBJECT}
 
-    steps: int
+    steps: int | None = None
+    hours: float | None = None
+    ramp_from: int | None = None
+    ramp_ratio: float | None = None
     seq_len: int = 128
     max_predictions: int | None = None
     learning_rate: float = 1e-4
     warmup_steps: int | None = None
+    warmup_ratio: float | None = None
     mlm_probability: float = 0.15
+    evaluation_mlm_probability: float | None = None
+    dropout: float | None = None
     short_seq_probability: float = 0.1
     whole_word: bool = False
     mlm_only: bool = False
@@ -78,24 +104,78 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     save_every: int | None = None
     log_every: int | None = None
 
-    def complete(self) -> Self:
-        """Return the settings with numbers for None, which the number of steps gives."""
+    def complete(self, expected_steps: int | None = None) -> Self:
+        """Return the settings with numbers for None, which the number of steps gives.
+
+        `expected_steps` is that of a time budget; None: it is not measured yet.
+        """
+        steps = self.steps or expected_steps or 1
         defaults: dict[str, Any] = {
-            "warmup_steps": self._default_warmup(),
-            "evaluate_every": max(1, self.steps // 10),
-            "save_every": max(1, min(1000, self.steps // 10)),
-            "log_every": -(-self.steps // 10_000),
+            "steps": steps,
+            "evaluate_every": max(1, steps // 10),
+            "save_every": max(1, min(1000, steps // 10)),
+            "log_every": -(-steps // 10_000),
         }
+        if self.ramp_from is not None:
+            defaults["ramp_ratio"] = RAMP_RATIO
+        has_schedule = isinstance(self.schedule, dict)  # which has its own warm-up
+        if self.hours is not None:
+            defaults["warmup_ratio"] = WARMUP_RATIO
+        elif self.warmup_ratio is not None:
+            defaults["warmup_steps"] = round(self.warmup_ratio * steps)
+        else:
+            defaults["warmup_steps"] = 0 if has_schedule else min(MOST_WARMUP, steps // 10)
         missing = {}
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 missing[name] = value
         return dataclasses.replace(self, **missing)
 
-    def _default_warmup(self) -> int:
-        if isinstance(self.schedule, dict):  # it has its own
-            return 0
-        return min(MOST_WARMUP, self.steps // 10)
+
+def check_length(settings: PretrainingSettings) -> None:
+    """Raise a ValueError if a new run has no length."""
+    if settings.steps is None and settings.hours is None:
+        raise ValueError("steps or hours must be given, the length of the run, got neither")
+
+
+def check_budget(settings: PretrainingSettings) -> None:
+    """Raise a ValueError for a run of two lengths, or for a count of steps in a time budget."""
+    hours = settings.hours
+    if settings.warmup_steps is not None and settings.warmup_ratio is not None:
+        raise ValueError(
+            "warmup_steps and warmup_ratio cannot go together: leave one out, got "
+            f"{settings.warmup_steps} and {settings.warmup_ratio}"
+        )
+    if hours is None:
+        return
+    counted = {name: getattr(settings, name) for name in _COUNTED_IN_STEPS}
+    if isinstance(settings.schedule, dict):
+        counted["schedule"] = f"keras.optimizers.schedules.{settings.schedule['class_name']}"
+    for name, value in counted.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} counts in steps and cannot go with hours, the time budget: leave one "
+                f"out, got {value} and {hours:g} hours"
+            )
+
+
+def check_ramp(settings: PretrainingSettings) -> None:
+    """Raise a ValueError for batches that cannot grow by whole micro-batches."""
+    first, ratio = settings.ramp_from, settings.ramp_ratio
+    if first is None:
+        if ratio is not None:
+            raise ValueError(
+                f"ramp_ratio must go with ramp_from, the size of the first batch, got {ratio:g} "
+                "alone: give ramp_from too, or leave it out"
+            )
+        return
+    micro_batch = settings.batch_size // settings.accumulation_steps
+    if first >= settings.batch_size or first % micro_batch:
+        raise ValueError(
+            f"ramp_from must be below batch_size, {settings.batch_size}, and a multiple of "
+            f"{micro_batch}, its micro-batches' size with {settings.accumulation_steps} "
+            f"accumulation_steps, got {first}"
+        )
 
 
 def check_init(settings: PretrainingSettings, has_init: bool) -> None:

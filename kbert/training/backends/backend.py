@@ -168,11 +168,14 @@ class Backend(ABC):
         """Return a function of float tensors whose backward pass computes it again."""
 
     @abstractmethod
-    def sum_over_micro_batches(self, function: Callable, make_zeros: Callable, batch, seeds):
+    def sum_over_micro_batches(
+        self, function: Callable, make_zeros: Callable, batch, seeds, count=None
+    ):
         """Sum a function of each micro-batch and its seeds, one after the other.
 
-        It returns a list of gradients, and the losses' sums; `make_zeros` returns such a result, of
-        zeros.
+        `count` is a scalar, int32: only so many are computed, the first ones; None: all.
+        The function returns a list of gradients, and the losses' sums; `make_zeros` returns such a
+        result, of zeros.
         """
 
     @abstractmethod

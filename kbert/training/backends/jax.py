@@ -97,10 +97,19 @@ class JaxBackend(Backend):
     def checkpoint(self, function: Callable) -> Callable:
         return jax.checkpoint(function)
 
-    def sum_over_micro_batches(self, function: Callable, make_zeros: Callable, batch, seeds):
-        if len(seeds) == 1:
-            micro_batch, micro_seeds = jax.tree.map(lambda array: array[0], (batch, seeds))
+    def sum_over_micro_batches(
+        self, function: Callable, make_zeros: Callable, batch, seeds, count=None
+    ):
+        def run_one(index):
+            micro_batch, micro_seeds = jax.tree.map(lambda array: array[index], (batch, seeds))
             return function(micro_batch, micro_seeds)
+
+        if len(seeds) == 1:
+            return run_one(0)
+        if count is not None:
+            return jax.lax.fori_loop(
+                0, count, lambda index, total: add(total, run_one(index)), make_zeros()
+            )
 
         def add_next(total, micro_batch):
             return add(total, function(*micro_batch)), None

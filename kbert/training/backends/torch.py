@@ -81,9 +81,12 @@ class TorchBackend(Backend):
 
         return lambda *tensors: checkpoint(function, *tensors, use_reentrant=False)
 
-    def sum_over_micro_batches(self, function: Callable, make_zeros: Callable, batch, seeds):
+    def sum_over_micro_batches(
+        self, function: Callable, make_zeros: Callable, batch, seeds, count=None
+    ):
         total = None
-        for index, micro_seeds in enumerate(seeds):
+        used = seeds if count is None else seeds[: int(count)]
+        for index, micro_seeds in enumerate(used):
             micro_batch = keras.tree.map_structure(lambda array: array[index], batch)  # noqa: B023
             with _seed_torch(micro_seeds):
                 result = function(micro_batch, micro_seeds)

@@ -109,7 +109,9 @@ class Callbacks:
             optimizer = self._engine.model.optimizer
             done = self._engine.state.iterations
             optimizer.iterations.assign(done)
-            optimizer.learning_rate = optimizers.learning_rate(self._engine.settings, done)
+            optimizer.learning_rate = optimizers.learning_rate(
+                self._engine.settings, done, self._engine.budget_share
+            )
             rate = _rate_of(optimizer)
             getattr(self._list, event)(*converted)
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kbert.training.time_budget import MOST_STEPS, TimeBudget
+
 WORST = (-math.inf, -math.inf)
 
 
@@ -87,7 +89,7 @@ class Events(NamedTuple):
 class LoopPlan:
     """Plan of a run's evaluations, states and records."""
 
-    steps: int  # of the whole run
+    steps: int  # of the whole run; with a time budget, as many as are expected
     # Computes metrics of the current weights, by name; every host calls it.
     evaluate: Callable[[], dict[str, float]] | None = None
     evaluate_every: int | None = None  # steps; None: one evaluation, at the end
@@ -96,15 +98,30 @@ class LoopPlan:
     score: str = "-loss"  # see `kbert.training.run_plan.RunPlan`
     patience: int | None = None  # see `kbert.training.settings.run_settings.RunSettings`
     log_every: int = 1  # steps between two records
+    budget: TimeBudget | None = None  # ends the run; None: the number of steps does
 
     @property
     def epoch(self) -> int:
         """Steps between two evaluations, which are an epoch of the callbacks."""
         return self.evaluate_every or self.steps
 
-    def events_after(self, done: int) -> Events:
-        """Return what the plan has after so many steps."""
-        is_last = done == self.steps
+    @property
+    def most_steps(self) -> int:
+        """The largest number of steps that the run may have."""
+        return MOST_STEPS if self.budget is not None else self.steps
+
+    def is_finished(self, done: int) -> bool:
+        """Return whether a run of so many steps has no further one, as far as that is known."""
+        if self.budget is not None:
+            return self.budget.is_spent(done)
+        return done >= self.steps
+
+    def events_after(self, done: int, is_last: bool = False) -> Events:
+        """Return what the plan has after so many steps.
+
+        `is_last`: whether the run ends there; without a time budget its number of steps says so.
+        """
+        is_last = is_last or done == self.most_steps
         ends_epoch = is_last or done % self.epoch == 0
         return Events(
             is_last=is_last,

@@ -86,7 +86,7 @@ def train(
         stop_requests(alone=is_alone) as stop_request,
         # Batches are made in a thread, ahead of their steps: the device does not wait for them.
         # Each depends on its number alone, so a resumed run needs no other position in the data.
-        prefetch(batches, part, start, plan.steps, ahead=per_call) as prefetched,
+        prefetch(batches, part, start, plan.most_steps, ahead=per_call) as prefetched,
     ):
         keras_callbacks = None
         if callbacks:
@@ -105,9 +105,10 @@ def train(
             run=run,
             done=start,
             batch_size=batches.batch_size,
+            size_of=lambda step: batches.count_examples(step + 1) - batches.count_examples(step),
             callbacks=keras_callbacks,
             ahead=ahead,
-            agreement=Agreement(engine, stop_request),
+            agreement=Agreement(engine, stop_request, plan.budget),
             speed=speed or Speed(),
             live=live,
             report=report,
@@ -124,7 +125,8 @@ class _Trainer:
     plan: LoopPlan
     run: RunFolder | None
     done: int
-    batch_size: int
+    batch_size: int  # of the largest batch
+    size_of: Callable[[int], int]  # the number of examples in a step
     callbacks: Callbacks | None
     ahead: int
     agreement: Agreement
@@ -152,7 +154,8 @@ class _Trainer:
         self.begin = time.monotonic() - seconds_before
         scores = [self.plan.score_of(line) for line in evaluations]
         self.best = max(scores, default=WORST)
-        if self.done < self.plan.steps:  # it may have been killed once its patience was at its end
+        self.is_finished = self.plan.is_finished(self.done)  # whether the last step is sent
+        if not self.is_finished:  # it may have been killed once its patience was at its end
             self.history.stopped = self.plan.why_to_stop(evaluations)
 
     def run_to_end(self, sent_together: Iterator[Call]) -> None:
@@ -192,7 +195,7 @@ class _Trainer:
             self.saver.save(self.done, None)
         self._tell("on_train_begin")
 
-        while self.done < self.plan.steps and not self.history.stopped:
+        while not self.is_finished and not self.history.stopped:
             try:
                 step, batches = next(sent_together)
             except Exception:
@@ -230,10 +233,19 @@ class _Trainer:
         # device, which would then idle until the next batch is sent. A step after one that ends
         # the run changes nothing (the engine sees to it), so it is not one too many.
         stop_flags = self.agreement.send()
-        read_metrics = self.engine.updates(batches, step, stop_flags)
+        shares = None
+        if self.plan.budget is not None and self.engine.backend.process == 0:
+            shares = self.plan.budget.begin_steps(step, len(batches))
+        read_metrics = self.engine.updates(batches, step, stop_flags, shares)
         self.in_flight.append((step, batches, read_metrics))
         self.done = step + len(batches)
         self.score = None
+        self._find_end()
+
+    def _find_end(self) -> None:
+        """Note whether the last step is sent; all hosts know it before they read that step."""
+        is_spent = self.agreement.decide(self.done).budget
+        self.is_finished = is_spent or self.done >= self.plan.most_steps
 
     def _end_training(self) -> None:
         """Tell callbacks that training ends; note whether one of them set other weights."""
@@ -257,13 +269,14 @@ class _Trainer:
 
     def _between_calls(self) -> None:
         """Evaluate, save and stop, where it is time for it."""
-        events = self.plan.events_after(self.done)
-        if events.ends_epoch or events.saves or any(self.agreement.decide()):
+        self._find_end()
+        events = self.plan.events_after(self.done, self.is_finished)
+        if events.ends_epoch or events.saves or any(self.agreement.decide(self.done)):
             self._read(at_most=0)  # what is evaluated or saved is known to be finite
         # All hosts stop after the same step: one alone would leave the others waiting for it in
         # their next sum. So stop flags travel in the step's own sums, and the run ends once the
         # host that is furthest ahead can have read them.
-        stop_flags = self.agreement.decide()
+        stop_flags = self.agreement.decide(self.done)
 
         is_best = False
         if events.evaluates:
@@ -304,12 +317,13 @@ class _Trainer:
         while len(self.in_flight) > at_most:
             step, batches, read_metrics = self.in_flight.popleft()
             metrics = read_metrics()  # waits for the device
-            self.agreement.receive(metrics)
+            self.agreement.receive(step, metrics)
 
             # of whole steps, from this process's part of them; with padding
             lengths = [batch.inputs[names.TOKEN_IDS].size / len(batch) for batch in batches]
-            tokens = sum(lengths) * self.batch_size
-            rates = self.speed.add(tokens, len(batches))
+            sizes = [self.size_of(number) for number in range(step, step + len(batches))]
+            tokens = sum(length * size for length, size in zip(lengths, sizes, strict=True))
+            rates = self.speed.add(tokens, len(batches), sum(sizes) / self.batch_size)
             updates = zip(batches, metrics, strict=True)
             for number, (batch, values) in enumerate(updates, step):
                 self._read_step(number, batch, values, rates)
@@ -326,9 +340,12 @@ class _Trainer:
 
         done = step + 1
         seconds_left = self.speed.seconds_for(self.plan.steps - done)
+        if self.plan.budget is not None:
+            seconds_left = self.plan.budget.count_seconds_left()
         self.live.update(done, values, seconds_left)
         self._tell("on_train_batch_end", step % self.plan.epoch, values)
-        events = self.plan.events_after(done)
+        is_last = self.is_finished and done == self.done
+        events = self.plan.events_after(done, is_last)
         if events.records and not events.evaluates:
             self._record(done, values)
 

@@ -6,8 +6,11 @@ from collections import deque
 
 import numpy as np
 
+from kbert.data.training_batch import Batches
+
 _WINDOW = 20  # steps over which speeds are averaged
 _SIDE, _PRODUCTS = 8192, 10  # of the matrices whose product is timed
+_CALLS = 4  # of the device, to measure a step
 _OUTLIER = 5  # times the median: a step that compiled something for a new length
 
 
@@ -17,34 +20,40 @@ class Speed:
     def __init__(self, flops: float | None = None, peak: float | None = None):
         self._flops = flops  # of a step over all hosts, `kbert.account`'s
         self._peak = peak  # FLOP/s of all devices together
-        self._last: deque[tuple[float, int, float]] = deque()  # tokens, updates, seconds
+        # tokens, updates, seconds, and the updates' size in those of a whole batch
+        self._last: deque[tuple[float, int, float, float]] = deque()
         self._clock: float | None = None
 
-    def add(self, tokens: float, updates: int = 1) -> dict[str, float]:
+    def add(
+        self, tokens: float, updates: int = 1, whole_updates: float | None = None
+    ) -> dict[str, float]:
         """Take steps of so many tokens, padding included.
 
+        `whole_updates` is the number of steps of the whole batch size that have as many examples;
+        None: they have the whole size.
         Return tokens_per_second, and mfu where FLOPs and peak are known.
         """
         now = time.perf_counter()
         if self._clock is not None:
             seconds = now - self._clock
-            self._last.append((tokens, updates, seconds))
+            size = updates if whole_updates is None else whole_updates
+            self._last.append((tokens, updates, seconds, size))
         while len(self._last) > 1 and self._updates() - self._last[0][1] >= _WINDOW:
             self._last.popleft()
         self._clock = now
 
-        seconds = sum(duration for _, _, duration in self._last)
+        seconds = sum(duration for _, _, duration, _ in self._last)
         if not seconds:
             return {}
-        total = sum(tokens for tokens, _, _ in self._last)
+        total = sum(tokens for tokens, _, _, _ in self._last)
         rates = {"tokens_per_second": total / seconds}
         if self._flops and self._peak:
-            flops = self._flops * self._updates()
+            flops = self._flops * sum(size for _, _, _, size in self._last)
             rates["mfu"] = flops / seconds / self._peak
         return rates
 
     def _updates(self) -> int:
-        return sum(updates for _, updates, _ in self._last)
+        return sum(updates for _, updates, _, _ in self._last)
 
     def pause(self) -> None:
         """Stop the clock until the next step begins."""
@@ -54,10 +63,26 @@ class Speed:
         """Estimate how long so many steps take; steps that compiled something do not count."""
         if not self._last:
             return None
-        seconds = [duration / count for _, count, duration in self._last]
+        seconds = [duration / count for _, count, duration, _ in self._last]
         most = _OUTLIER * statistics.median(seconds)
         usual = [duration for duration in seconds if duration <= most]
         return updates * statistics.mean(usual)
+
+
+def measure_step(engine, batches: Batches) -> float:
+    """Return the seconds of a training step of the whole batch; the engine is as it was before."""
+    part = engine.slice_examples(batches.batch_size)
+    count = engine.steps_per_execution
+    together = [batches.make_largest(part)] * count
+    state = engine.state.all()
+
+    times = []
+    for _ in range(_CALLS):  # every process makes the same calls
+        start = time.perf_counter()
+        engine.updates(together, 0)()
+        times.append(time.perf_counter() - start)
+    engine.state.restore(state)
+    return min(times[1:]) / count  # the first one compiles
 
 
 def measure_peak(precision: str, replicas: int) -> tuple[float | None, str]:

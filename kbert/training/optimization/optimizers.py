@@ -47,6 +47,8 @@ class Optimizer:
     beta_2: float = 0.999
     epsilon: float = 1e-6  # added to the second moment's square root; a Keras optimizer has its own
     ema: float | None = None  # share of a weight's average that a step keeps; None: no averages
+    # Whether the schedule follows the share of a time budget, of which `total_steps` is the whole.
+    follows_budget: bool = False
     # The object of a Keras `schedule`, which gives the whole rate; None: the schedule is a name.
     keras_schedule: keras.optimizers.schedules.LearningRateSchedule | None = field(
         init=False, repr=False, compare=False
@@ -75,9 +77,15 @@ def is_decayed(path: str) -> bool:
     return path.rsplit("/", 1)[-1] not in _NOT_DECAYED
 
 
-def learning_rate(settings: Optimizer, iteration):
-    """Return the next step's rate, float32."""
+def learning_rate(settings: Optimizer, iteration, budget_share=0.0):
+    """Return the next step's rate, float32.
+
+    `iteration` is the number of earlier steps; `budget_share` is the share of the time budget that
+    is used, for a schedule that follows it.
+    """
     done = ops.cast(iteration, "float32")
+    if settings.follows_budget:
+        done = ops.cast(budget_share, "float32") * settings.total_steps
     if settings.keras_schedule is not None:
         return ops.cast(settings.keras_schedule(ops.cast(done, "int")), "float32")
     return settings.learning_rate * compute_share(settings, done)
@@ -218,7 +226,7 @@ def average_factor(ema: float, iteration):
 
 def warn_of_slow_average(settings: Optimizer) -> None:
     """Log that a run is too short for its averages, which would hold much of the first weights."""
-    if settings.ema is None:
+    if settings.ema is None or settings.follows_budget:
         return
     steps = settings.total_steps
     first = settings.ema ** max(steps - 1, 1)

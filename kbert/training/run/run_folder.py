@@ -3,6 +3,7 @@
 RUN/settings.json        what the run was asked for, what its data are, and their fingerprint
     environment.json     versions, devices
     metrics.jsonl        one line per step          tensorboard/   the same for TensorBoard
+    budget.jsonl         of a run with a time budget: the share of it at which each step began
     checkpoints/step-00000120.safetensors          the last two, and the best where there is one;
                          gone once the run is finished, unless all is kept
     model.keras, model/  the result, in kbert's and in transformers' format
@@ -34,6 +35,7 @@ from kbert.io.wording import first_few, hint_of_path, is_command_running, way_to
 from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
 from kbert.training.settings.user_objects import write_resume_call
+from kbert.training.time_budget import MOST_STEPS
 from kbert.version import __version__
 
 try:
@@ -45,8 +47,16 @@ _logger = logging.getLogger("kbert")
 _LOCK = ".lock"
 _LOCK_MARK = b"kbert\n"  # in a lock that kbert made; another one stays in the folder
 _MODELS = {"model": "transformers", "model.keras": "keras", "adapter": "peft"}  # formats by name
+_SHARES_FILE = "budget.jsonl"
 _FOLDERS = ("checkpoints", "tensorboard", "model", "adapter")
-_FILES = ("settings.json", "environment.json", "metrics.jsonl", "report.html", "result.json")
+_FILES = (
+    "settings.json",
+    "environment.json",
+    "metrics.jsonl",
+    _SHARES_FILE,
+    "report.html",
+    "result.json",
+)
 _LOCKED = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
@@ -54,7 +64,7 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 # Version of the computation: a higher number when the same settings give other steps, for example
 # by other dropout masks, or when settings.json has other keys. A run resumes only with the version
 # that it began with.
-COMPUTATION = 6
+COMPUTATION = 7
 
 _SETTINGS_FILE = js.fields(
     {
@@ -110,6 +120,7 @@ class RunFolder:
         self.chief = chief  # whether this process writes; only one process does, all read
         self.states = States(self.path / "checkpoints", self._id, self.check)
         self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
+        self._shares: RecordFile | None = None  # of a time budget, open, the chief's
         self._lock: int | None = None  # its file
 
     @classmethod
@@ -315,12 +326,29 @@ class RunFolder:
         self.states.set_aside_after(step)
         lines = RecordFile(self.path / "metrics.jsonl", step)
         self._records = lines, EventFile(self.path / "tensorboard", step)
+        if self.settings.get("hours") is not None:
+            # those of later steps too, which are computed again by the same shares
+            self._shares = RecordFile(self.path / _SHARES_FILE, MOST_STEPS)
         return self.read_records()
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Record one step: a line of metrics.jsonl and TensorBoard's scalars."""
         for file in self._records:
             file.add(step, values)
+
+    def record_share(self, step: int, share: float) -> None:
+        """Record the share of the time budget at which a step, counted from 0, begins."""
+        if self._shares is not None:
+            self._shares.add(step + 1, {"budget_share": share})
+
+    def read_shares(self) -> list[float]:
+        """Return the recorded shares of the steps, in order."""
+        shares: list[float] = []
+        for line in read_records(self.path / _SHARES_FILE):
+            if line["step"] != len(shares) + 1 or "budget_share" not in line:
+                break
+            shares.append(line["budget_share"])
+        return shares
 
     def save_state(self, arrays: dict, step: int, *, score=None) -> None:
         """Write a state with its score (and what breaks ties), and remove superseded ones."""
@@ -329,6 +357,8 @@ class RunFolder:
         self.check_not_moved()
         if self._records:
             self._records[0].flush()  # a state never outlives the lines up to it
+        if self._shares is not None:
+            self._shares.flush()
 
         value, tie = score or (None, None)
         facts = {
@@ -398,6 +428,9 @@ class RunFolder:
         for file in self._records:
             file.close()
         self._records = ()
+        if self._shares is not None:
+            self._shares.close()
+            self._shares = None
 
 
 def _describe_environment(engine) -> dict[str, Any]:

@@ -158,7 +158,10 @@ _LABEL = Rule("be the name of a label", _label)
 _COLUMN = Rule("be the name or the number of a column", _column)
 
 RULES = {
-    **_rules("steps total_steps epochs batch_size max_length max_predictions", _minimum(1)),
+    **_rules(
+        "steps total_steps epochs batch_size ramp_from micro_batch_size max_length max_predictions",
+        _minimum(1),
+    ),
     **_rules("accumulation_steps evaluate_every evaluation_batches save_every", _minimum(1)),
     **_rules("log_every patience devices steps_per_execution lora_rank", _minimum(1)),
     **_rules("seq_len", _minimum(8)),  # two segments and their marks
@@ -167,19 +170,19 @@ RULES = {
     **_rules("learning_rate head_learning_rate", dataclasses.replace(_POSITIVE, read=_rate)),
     **_rules("lora_alpha clip_norm epsilon", _POSITIVE),
     **_rules("schedule_power", _POSITIVE),
-    **_rules("peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
+    **_rules("hours peak_flops temperature hidden_loss_weight scale margin", _POSITIVE),
     **_rules("weight_decay", _NOT_NEGATIVE),
     **_rules("warmup_ratio alpha short_seq_probability", _RATIO),
-    **_rules("lora_dropout beta_1 beta_2 dev_ratio label_smoothing", _BELOW_ONE),
-    **_rules("layer_decay mlm_probability", _POSITIVE_RATIO),
-    **_rules("ema", _BETWEEN),
+    **_rules("lora_dropout dropout beta_1 beta_2 dev_ratio label_smoothing", _BELOW_ONE),
+    **_rules("layer_decay mlm_probability evaluation_mlm_probability", _POSITIVE_RATIO),
+    **_rules("ema ramp_ratio", _BETWEEN),
     "min_learning_rate_ratio": Rule(
         f"be a share, 0 … 1, at which the schedules {', '.join(SCHEDULES_WITH_MINIMUM)} end",
         _number,
         lambda value: 0 <= value <= 1,
     ),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
-    **_rules("whole_word mlm_only keep_best progress report_examples", _TRUTH),
+    **_rules("whole_word mlm_only keep_best progress report_examples follows_budget", _TRUTH),
     **_rules("text_column text_pair_column label_column sample_weight_column", _COLUMN),
     "label_columns": Rule(
         "be a list of different names or numbers of columns, two or more",

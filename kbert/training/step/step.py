@@ -26,9 +26,13 @@ from kbert.training.optimization.optimizers import Optimizer
 from kbert.training.step.segmented_model import SegmentedModel, has_blocks
 from kbert.training.step.state import MOST_SKIPPED, Counts, Values, needs_scale, next_scale
 from kbert.training.step.trained_weights import TrainedWeights
-from kbert.training.stopping import StopFlags
 
 LOSS, OPTIMIZER = "loss", "optimizer"  # parts of a compiled step, for profiles
+BUDGET_SHARE = "budget_share"  # a metric: the share of the time budget at which the step began
+# What a batch's examples have beside their labels, see `Engine.split`: FLAGS, (B, 3), has these
+# columns; USED, (B,), is 1 where a step has fewer examples than the arrays have places.
+FLAGS, USED = "flags", "used"
+_COLUMNS = (BUDGET_SHARE, "callback", "signal")
 
 
 class Decision(NamedTuple):
@@ -61,6 +65,7 @@ class TrainingStep:
     # Whether the backward pass recomputes each encoder block instead of keeping its activations:
     # less memory, more time, the same numbers.
     gradient_checkpointing: bool = False
+    ramped: bool = False  # whether a step may have fewer micro-batches, the first of its arrays
     losses: Mapping[str, Loss] = field(default_factory=dict)  # by the name of the labels
     embedding_loss: EmbeddingLoss | None = None  # in place of `losses`
 
@@ -80,7 +85,7 @@ class TrainingStep:
     def update(self, values: Values, frozen, batch, seeds) -> tuple[Values, dict]:
         """Run a step; return the new values, and the metrics that `metric_names` lists.
 
-        `batch` has this device's inputs, labels, weights of labels, and stop flags, by name, each
+        `batch` has this device's inputs, labels, weights of labels, and flags, by name, each
         (micro-batches, B, …); `seeds` are int32 (micro-batches, dropouts, 2).
         """
         gradients, sums = self.gradients(values, frozen, batch, seeds)
@@ -171,7 +176,8 @@ class TrainingStep:
         for label in labels:
             metric = self.losses[label].metric
             names += [f"{label}_loss", f"{label}_{metric}"]
-        names += ["gradient_norm", "learning_rate", "finite", *StopFlags._fields]
+        names += ["gradient_norm", "learning_rate", "finite"]
+        names += _COLUMNS if self.optimizer.follows_budget else _COLUMNS[1:]
         if self.scaled:
             names.append("loss_scale")
         return names
@@ -190,7 +196,7 @@ class TrainingStep:
                 outputs = self.outputs(weights, frozen, inputs, seeds)
                 with name_scope(LOSS):
                     total, sums = compute_objective(outputs, labels, label_weights, losses)
-                stops = ops.sum(flags["stop_flags"], 0, keepdims=True)
+                stops = ops.sum(flags[FLAGS], 0, keepdims=True)
                 all_sums = ops.concatenate([sums, stops])
                 # The scale comes before the gradients, so that none is too small for float16.
                 return total * scale, all_sums
@@ -203,7 +209,13 @@ class TrainingStep:
             sums = ops.zeros((num_labels + 1, 3))  # the last row is of the stop flags
             return gradients, sums
 
-        return self.backend.sum_over_micro_batches(compute_micro_batch, make_zeros, batch, seeds)
+        count = None
+        if self.ramped:
+            *_, flags = batch
+            count = ops.cast(ops.sum(flags[USED][:, 0]), "int32")
+        return self.backend.sum_over_micro_batches(
+            compute_micro_batch, make_zeros, batch, seeds, count
+        )
 
     def _cached_gradients(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Compute the gradients of a loss over the whole batch, in the memory of a micro-batch.
@@ -288,8 +300,8 @@ class TrainingStep:
         # Where anything is not finite, no number changes but the loss scale. Where that ends the
         # run, the next step changes none either: it may have been sent before the metrics of
         # this one were read, and the weights are to be those that the bad step began with.
-        rate = optimizers.learning_rate(self.optimizer, counts.iteration)
-        loss = ops.sum(sums[:, 0])
+        rate = optimizers.learning_rate(self.optimizer, counts.iteration, sums[-1, 0])
+        loss = ops.sum(sums[:-1, 0])
         norm_is_finite = ops.isfinite(norm)
         loss_is_finite = ops.isfinite(loss)
         finite = ops.logical_and(norm_is_finite, loss_is_finite)
@@ -312,15 +324,17 @@ class TrainingStep:
         self, labels: Mapping, counts: Counts, sums, norm, decision: Decision
     ) -> dict:
         """Return the metrics that `metric_names` lists; a mean without labels is 0."""
-        metrics = {"loss": ops.sum(sums[:, 0])}
+        metrics = {"loss": ops.sum(sums[:-1, 0])}
         sums_by_name = sum_metrics(self.losses, labels, sums)
         for name, (value, weight) in sums_by_name.items():
             metrics[name] = value / ops.maximum(weight, 1e-30)
         metrics["gradient_norm"] = norm
         metrics["learning_rate"] = decision.rate
         metrics["finite"] = decision.applied
-        for n, name in enumerate(StopFlags._fields, start=1):
+        for n, name in enumerate(_COLUMNS):
             metrics[name] = sums[-1, n]
+        if not self.optimizer.follows_budget:
+            del metrics[BUDGET_SHARE]
         if self.scaled:
             metrics["loss_scale"] = counts.loss_scale * 1.0  # torch assigns in place
         return metrics
