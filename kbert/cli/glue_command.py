@@ -10,7 +10,7 @@ from kbert.cli.console import say
 from kbert.cli.inputs import check_source, check_writable
 from kbert.cli.options import POSITIVE, SOURCE, Input, Numbers, Output, casing, option
 from kbert.cli.pretraining_commands import start_keras
-from kbert.tasks.glue.benchmark import find_folders, find_tasks, list_settings
+from kbert.tasks.glue.tasks import find_folder, find_tasks, list_settings
 from kbert.training.settings.setting_rules import PRECISIONS
 
 
@@ -26,7 +26,7 @@ def _grid(declaration: str, kind: type, text: str, default: str):
 )
 @SOURCE
 @option("--data DIR", Input(), "Folder of GLUE's files.", required=True)
-@option("--tasks", str, "Names of the tasks, separated by commas.", default="all")
+@option("--tasks", str, "Tasks: all, sane (without WNLI), or names between commas.", default="all")
 @option("--seeds", POSITIVE, "Number of seeds of the best setting.", default=5)
 @option("-o --output OUT", Output(), "Folder for the runs.", required=True)
 @_grid("--batch-sizes", int, "Batch sizes of the grid.", "16,32")
@@ -43,12 +43,11 @@ def glue(source, data, tasks, seeds, output, batch_sizes, learning_rates, epochs
     data is trained with all seeds. Each run has a folder in OUT. If the command is interrupted, run
     it again: it continues, and does not repeat finished runs.
     """
-    if options["max_length"] is None:  # the model may have fewer positions than the default
-        del options["max_length"]
     grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
     # These only check, before Keras starts, which takes seconds.
     list_settings(**grid)
-    find_folders(data, find_tasks(tasks))
+    for task in find_tasks(tasks):
+        find_folder(data, task)
     check_source(source)
     check_writable(output / "a run")  # that OUT itself can be made or written to
 
