@@ -4,15 +4,13 @@ import kbert
 print(kbert.glue("bert-base-uncased", "glue_data", output="glue"))
 """
 
-import json
 import logging
 import os
 import shutil
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.transfer import weights_digest
@@ -24,7 +22,7 @@ from kbert.io.atomic_write import refuse_links, write_atomically
 from kbert.io.file_kinds import check_kind
 from kbert.io.json_differences import differences
 from kbert.io.json_values import as_json
-from kbert.io.wording import first_few
+from kbert.io.row_formats import to_json
 from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.common.checks import length_of_examples, require_source
 from kbert.tasks.finetuning.evaluate import evaluate
@@ -47,9 +45,13 @@ if TYPE_CHECKING:
     import keras
 
 _logger = logging.getLogger("kbert")
-METRICS_FILE = "figures.json"  # of a run that is done, in its folder
 SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
-_METRICS_SCHEMA = js.fields({"figures": js.mapping_of(js.number(-1, 1)), "made_of": js.OBJECT})
+_METRICS_SCHEMA = js.fields(
+    {
+        "figures": js.mapping_of(js.number(-1, 1)),
+        "made_of": js.fields({"options": js.OBJECT}),
+    }
+)
 
 
 @printable.escape_errors()
@@ -129,48 +131,46 @@ def glue(
     require_source(source, "glue")
     check_kind(Path(output, PAGE))
     chosen = find_tasks(tasks)
-    grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
-    points = list_settings(**grid)
+    points = list_settings(batch_sizes=batch_sizes, learning_rates=learning_rates, epochs=epochs)
     require_positive("seeds", seeds)
-    fields = list_fields(FinetuningSettings).keys() - grid.keys()
+    fields = list_fields(FinetuningSettings).keys() - {"epochs"}
     requested = {name: value for name, value in arguments.items() if name in fields}
     settings = FinetuningSettings(**requested).as_dict()
 
     read = [read_task(task, data) for task in chosen]
     bert = source if isinstance(source, Bert) else load(source)
     digest = weights_digest(bert)
-    run_options = {"devices": devices, "progress": progress}
+    options = settings | {"source": bert, "devices": devices, "progress": progress}
     results = []
     for task, records in zip(chosen, read, strict=True):
         made_of = {"source": digest, "options": settings, "data": digest_records(records)}
-        runs = _TaskRuns(bert, task, records, Path(output), settings, run_options, as_json(made_of))
+        runs = _TaskRuns(task, records, Path(output), options, as_json(made_of))
         results.append(runs.run_all(points, seeds))
     result = GlueResult(tuple(results), Path(output))
-    write_glue_page(result, str(bert))
+    write_glue_page(result)
     return result
 
 
-@dataclass(frozen=True)
-class _TaskRuns:
-    """The runs of a checkpoint on a task, which have all but the point and the seed in common."""
+class _TaskRuns(NamedTuple):
+    """The runs of a task, which have all but the point and the seed in common."""
 
-    bert: Bert
     task: GlueTask
     records: list[list[Labelled]]  # of the training data and of each dev file
     output: Path
-    settings: dict
-    run_options: dict
+    options: dict  # of `finetune`
     made_of: dict
 
     def run_all(self, points: Sequence[Setting], seeds: int) -> TaskResult:
         """Run all points with seed 0 and the best one with the other seeds; keep one model."""
         task = self.task
+        # runs are ranked by the mean of the official metrics on the first dev file
+        names = [name + task.suffixes[0] for name in task.metrics]
         runs: list[Run] = []
         queue = [(point, 0) for point in points]
         while queue:
             runs.append(self._run(*queue.pop(0)))
             _logger.info("%s: %s", task.name, runs[-1])
-            best = max(runs, key=self._score)
+            best = max(runs, key=lambda run: statistics.fmean(run.metrics[name] for name in names))
             for run in runs:  # one of base's models is 900 MB
                 if run is not best:
                     shutil.rmtree(run.folder / "model", ignore_errors=True)
@@ -179,58 +179,46 @@ class _TaskRuns:
                 queue = [(best.setting, seed) for seed in range(1, seeds)]
         return TaskResult(task.name, best.setting, tuple(runs))
 
-    def _score(self, run: Run) -> float:
-        """Return the mean of the official metrics on the first dev file, which ranks runs."""
-        suffix = self.task.suffixes[0]
-        return statistics.fmean(run.metrics[name + suffix] for name in self.task.metrics)
-
     def _run(self, point: Setting, seed: int) -> Run:
         """Return one run: reuse it if it is finished, else start or resume it."""
         size, rate, epochs = point
         name = f"{self.task.name}/batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
         refuse_links(self.output, [self.task.name, name])
         folder = self.output / name
-        path = folder / METRICS_FILE
+        path = folder / "figures.json"
         if not path.is_file():
-            metrics = self._compute_metrics(folder, point, seed)
-            saved = as_json({"figures": metrics, "made_of": self.made_of})
-            write_atomically(path, json.dumps(saved, indent=2).encode())
-        return Run(point, seed, _read_metrics(path, self.made_of), folder)
+            metrics = self._compute_metrics(folder, **point._asdict(), seed=seed)
+            text = to_json({"figures": metrics, "made_of": self.made_of})
+            write_atomically(path, text.encode())
 
-    def _compute_metrics(self, folder: Path, point: Setting, seed: int) -> dict[str, float]:
+        saved = js.read(path, _METRICS_SCHEMA)
+        # an older kbert wrote the settings that were not the defaults
+        defaults = FinetuningSettings(save_every=SAVE_EVERY).as_dict()
+        made_of = {"options": as_json(defaults) | saved["made_of"]["options"]}
+        different = "; ".join(differences(saved["made_of"] | made_of, self.made_of))
+        if different:
+            raise ValueError(f"{folder} was made otherwise: {different}: choose another output")
+        return Run(point, seed, saved["figures"], folder)
+
+    def _compute_metrics(self, folder: Path, **settings) -> dict[str, float]:
         """Start or resume a run in its folder, and return its metrics on each dev file."""
-        settings = self.settings | point._asdict() | {"seed": seed}
+        task, (train, dev, *further) = self.task, self.records
+        options = self.options | settings | {"train": train, "dev": dev}
         # the last weights, as the paper's: the number of epochs is a point of the grid
-        settings |= {"keep_best": False, "evaluate_every": 2**31 - 1}
-        if "f1" in self.task.metrics:  # of the label 1, whatever the checkpoint's order of labels
-            settings["positive_label"] = "1"
-
-        train, dev, *further = self.records
-        options = {"train": train, "dev": dev} | self.run_options
+        options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
+        if "f1" in task.metrics:  # of the label 1, whatever a checkpoint's order of labels is
+            options["positive_label"] = "1"
         tuned: Any
         if (folder / "settings.json").is_file():
-            tuned = resume(folder, source=self.bert, **options)
+            tuned = resume(folder, **options)
         else:
-            tuned = finetune(self.bert, self.task.kind, output=folder, **options, **settings)
+            tuned = finetune(task=task.kind, output=folder, **options)
 
         measured = [tuned.metrics]
-        limit = length_of_examples(tuned.bert, settings["max_length"])
+        limit = length_of_examples(tuned.bert, options["max_length"])
         for records in further:
-            measured.append(evaluate(tuned.bert, self.task.kind, records, max_length=limit))
-        metrics = {}
-        for suffix, values in zip(self.task.suffixes, measured, strict=True):
-            metrics |= {name + suffix: values[name] for name in self.task.metrics}
+            measured.append(evaluate(tuned.bert, task.kind, records, max_length=limit))
+        metrics: dict[str, float] = {}
+        for suffix, values in zip(task.suffixes, measured, strict=True):
+            metrics |= {name + suffix: values[name] for name in task.metrics}
         return metrics
-
-
-def _read_metrics(path: Path, made_of: dict) -> dict[str, float]:
-    """Return the metrics of a finished run; a ValueError if it was made of anything else."""
-    saved = js.read(path, _METRICS_SCHEMA)
-    before = saved["made_of"]
-    # an older kbert wrote the settings that were not the defaults
-    defaults = FinetuningSettings(save_every=SAVE_EVERY).as_dict()
-    before["options"] = as_json(defaults) | before.get("options", {})
-    different = first_few(differences(before, made_of), 3, "; ")
-    if different:
-        raise ValueError(f"{path.parent} was made otherwise: {different}: choose another output")
-    return saved["figures"]

@@ -4,28 +4,24 @@ Wang et al. 2019, "GLUE: A Multi-Task Benchmark and Analysis Platform for Natura
 Understanding" (arXiv 1804.07461), table 1; the files are those of its download, gluebenchmark.com.
 """
 
-import dataclasses
-import functools
 import hashlib
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from kbert.data.labelled.columns import ColumnOptions
 from kbert.data.labelled.table_format import TableLayout, TableRow
-from kbert.data.labelled.table_reading import check_width, read_table
 from kbert.data.labelled.text_lines import read_rows
 from kbert.io.row_formats import read_package_table
-from kbert.io.wording import first_few
 from kbert.tasks.classification.reading import Labelled, find_columns
-from kbert.tasks.classification.tables import CLASSES, NUMBERS
+from kbert.tasks.classification.tables import make_classified, make_numbered
 from kbert.tasks.finetuning.task import task_of
 from kbert.training.settings.setting_rules import check_settings
 
 _logger = logging.getLogger("kbert")
-_MOST_BROKEN = 0.001  # share of a file's lines that may be left out
 
 
 class GlueTask(NamedTuple):
@@ -52,7 +48,7 @@ class GlueTask(NamedTuple):
     dev: list[str]
 
 
-TASKS: dict[str, GlueTask] = {}
+TASKS = {}
 for _name, _kind, *_cells in read_package_table(__package__, "tasks.tsv"):
     TASKS[_name] = GlueTask(_name, _kind, *[cell.split(",") for cell in _cells])
 # "sane" is the selection of cramming (Geiping and Goldstein 2022, arXiv 2212.14034, section 5, and
@@ -71,24 +67,21 @@ def find_tasks(names: str | Sequence[str]) -> list[GlueTask]:
     wanted = {_simplify(str(name)) for name in names}
     tasks = [task for task in TASKS.values() if _simplify(task.name) in wanted]
     if not tasks or len(tasks) != len(wanted):
-        choices = ", ".join([*SUBSETS, *TASKS])
-        raise ValueError(f"tasks must be of {choices}, got {names!r}")
+        raise ValueError(f"tasks must be of {', '.join([*SUBSETS, *TASKS])}, got {names!r}")
     return tasks
 
 
 def _simplify(name: str) -> str:
-    return name.strip().lower().replace("-", "").replace("_", "")
+    return re.sub(r"\W|_", "", name).lower()
 
 
 def find_folder(data, task: GlueTask) -> Path:
     """Return a task's folder within GLUE's; that of SST-2 may be called sst2."""
-    folders = sorted(Path(data).glob("*/"))
-    for folder in folders:
+    for folder in sorted(Path(data).glob("*/")):
         if _simplify(folder.name) == _simplify(task.name):
             return folder
-    names = first_few([folder.name for folder in folders], 9) or "nothing"
     raise FileNotFoundError(
-        f"{data}: expected a folder {task.name}, got {names}: choose tasks that are there"
+        f"{data}: expected a folder {task.name}, got none: choose tasks that are there"
     )
 
 
@@ -99,44 +92,44 @@ def read_task(task: GlueTask, data) -> list[list[Labelled]]:
         FileNotFoundError: there is no folder or file.
         ValueError: a file is not in the task's format, with file and line.
     """
-    table_format = CLASSES if task.kind == "classify" else NUMBERS
-    divide_text = functools.partial(_divide_lines, task)
-    table_format = dataclasses.replace(table_format, divide_text=divide_text)
     folder = find_folder(data, task)
-    read = []
-    for name in ("train.tsv", *task.dev):
-        records = read_table(table_format, folder / name)
-        task_of(task.kind).check_labels(records, task.labels)
-        read.append(records)
-    return read
+    return [_read_file(task, folder / name) for name in ("train.tsv", *task.dev)]
 
 
-def _divide_lines(task: GlueTask, path: Path, options: ColumnOptions) -> Iterator[TableRow]:
-    """Yield the rows of a file.
+def _read_file(task: GlueTask, path: Path) -> list[Labelled]:
+    """Return the records of a file.
 
-    The usual division of tables cannot do it: two of the tasks may have no header, and QQP's own
-    download breaks a few lines, which are left out with a warning, as `datasets` leaves them out.
+    `read_table` cannot read it: two of the tasks may have no header, and QQP's own download breaks
+    a few lines, which are left out with a warning, as `datasets` leaves them out.
     """
     rows = read_rows(path)
     text, pair, label = task.columns
     options = ColumnOptions(text, pair or None, label)
-    names: Sequence[str] = task.header
-    if len(names) == 1 or set(options.names) <= set(rows[0][1]):
+    names = task.header
+    if rows and (len(names) == 1 or set(options.names) <= set(rows[0][1])):
         names = rows.pop(0)[1]
-    columns = find_columns(names, str(path), options)
+    layout = TableLayout(names, find_columns(names, f"{path}, line 1", options))
+    make_record = make_classified if task.kind == "classify" else make_numbered
 
-    broken = []
+    records, broken = [], []
+    is_qqp = task.name == "QQP"
     for location, cells in rows:
-        if task.name == "QQP" and (len(cells) != len(names) or "" in cells):
+        is_whole = len(cells) == len(names) and not (is_qqp and "" in cells)
+        record = make_record(TableRow(location, layout, cells)) if is_whole else None
+        if record is None:
             broken.append(location)
-            continue
-        check_width(cells, names, location)
-        yield TableRow(location, TableLayout(names, columns), cells)
-    if broken:
-        problem = f"{broken[0]}: expected {len(names)} columns, as in {len(broken):,} lines in all"
-        if len(broken) > max(3, _MOST_BROKEN * len(rows)):
+        else:
+            records.append(record)
+    if broken or not records:
+        problem = (
+            f"{[*broken, str(path)][0]}: expected {len(names)} columns for {task.name}, a label in "
+            f"one, as {len(records):,} of {len(rows):,} lines have"
+        )
+        if not records or len(broken) > is_qqp * (3 + len(rows) / 1000):
             raise ValueError(problem)
-        _logger.warning("%s: left out", problem)
+        _logger.warning("%s: the others are left out", problem)
+    task_of(task.kind).check_labels(records, task.labels)
+    return records
 
 
 def digest_records(data: Sequence[Sequence[Labelled]]) -> str:
@@ -161,15 +154,15 @@ class Setting(NamedTuple):
     epochs: int
 
     def __str__(self) -> str:
-        epochs = f"{self.epochs} epoch{'s' if self.epochs > 1 else ''}"
-        return f"batch {self.batch_size}, rate {self.learning_rate:g}, {epochs}"
+        return f"batch {self.batch_size}, rate {self.learning_rate:g}, epochs {self.epochs}"
 
 
 def list_settings(**grid: Sequence) -> list[Setting]:
     """Return every combination of a grid's values, by argument and in the order of `Setting`."""
-    for setting, (name, values) in zip(Setting._fields, grid.items(), strict=True):
+    for name, values in grid.items():
         if not isinstance(values, Sequence) or not values:
             raise ValueError(f"{name} must be one number or more, in a list, got {values!r}")
-        for value in values:
-            check_settings({setting: value})
-    return [Setting(*values) for values in dict.fromkeys(itertools.product(*grid.values()))]
+    points = [Setting(*values) for values in itertools.product(*grid.values())]
+    for point in points:
+        check_settings(point._asdict())
+    return list(dict.fromkeys(points))
