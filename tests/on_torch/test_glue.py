@@ -75,8 +75,12 @@ def pretended(monkeypatch):
         names = ("accuracy", "matthews", "pearson", "spearman")
         return Finetuned(source, None, dict.fromkeys(names, value) | {"f1": value / 2}, output)
 
+    def evaluate(source, task, records, *, max_length):
+        begun[-1] |= {"second": records, "second_length": max_length}
+        return {"accuracy": 0.25}
+
     monkeypatch.setattr(runs, "finetune", finetune)
-    monkeypatch.setattr(runs, "evaluate", lambda *arguments, **options: {"accuracy": 0.25})
+    monkeypatch.setattr(runs, "evaluate", evaluate)
     return begun
 
 
@@ -157,9 +161,27 @@ def test_qqps_few_broken_lines_are_left_out(data, bert, tmp_path, pretended, mes
     kbert.glue(bert, tmp_path, output=tmp_path / "run", tasks="qqp", **ONE_RUN)
     assert len(pretended[0]["dev"]) == 11
     check_logged(messages, "line 13", "6 columns")
+    spoil(data, tmp_path / "more", "QQP", end="1\t2\t3\tcat\n" * 4)
+    with raises(ValueError, "line 13", "6 columns", "11 of 15"):
+        kbert.glue(bert, tmp_path / "more", output=tmp_path / "run", tasks="qqp", **ONE_RUN)
     spoil(data, tmp_path, "RTE", end="1\tcat\n")
     with raises(ValueError, "line 13", "4 columns"):
         kbert.glue(bert, tmp_path, output=tmp_path / "run", tasks="rte", **ONE_RUN)
+
+
+def test_first_dev_file_of_mnli_ranks_the_runs(data, bert, tmp_path, pretended):
+    """The second one is measured with the same length, and is as good for each rate."""
+    options = ONE_RUN | {"learning_rates": [1e-4, 3e-4, 2e-4]}
+    result = kbert.glue(bert, data, output=tmp_path / "run", tasks="mnli", **options)
+    assert result.tasks[0].best == Setting(4, 3e-4, 1)
+    assert [str(metric) for metric in result.metrics] == ["80.0", "25.0"]
+    kbert.glue(bert, data, output=tmp_path / "short", tasks="mnli", max_length=9, **ONE_RUN)
+    positions = bert.config.max_position_embeddings
+    assert [run["second_length"] for run in pretended] == [*[min(128, positions)] * 3, 9]
+    texts = [(record.text, record.pair, record.label) for record in pretended[0]["second"]]
+    lines = (data / "MNLI" / "dev_mismatched.tsv").read_text().splitlines()[1:]
+    cells = [line.split("\t") for line in lines]
+    assert texts == [(line[8], line[9], line[11]) for line in cells]
 
 
 def test_glue_tasks_are_found_by_name():
