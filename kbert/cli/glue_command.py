@@ -20,7 +20,7 @@ _RATES = Numbers(float, "numbers", "numbers")
     "Fine-tune on GLUE's nine tasks and report the scores.",
     "kbert glue bert-base-uncased --data glue_data -o glue",
     "kbert glue bert-base-uncased --data glue_data --tasks rte --seeds 3 -o glue",
-    "kbert glue run/model --data glue_data --tasks sane --batch-sizes 16 --epochs 5 -o glue",
+    "kbert glue run/model --data glue_data --tasks sane --epochs 5 -o glue",
 )
 @SOURCE
 @option("--data DIR", Input(), "Folder of GLUE's files.", required=True)
