@@ -66,11 +66,11 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.tasks.finetuning.results import Finetuned as Finetuned
     from kbert.tasks.finetuning.settings import FinetuningSettings as FinetuningSettings
     from kbert.tasks.finetuning.task import Task as Task
-    from kbert.tasks.glue.benchmark import Setting as Setting
     from kbert.tasks.glue.results import GlueResult as GlueResult
     from kbert.tasks.glue.results import Metric as Metric
     from kbert.tasks.glue.results import Run as Run
     from kbert.tasks.glue.results import TaskResult as TaskResult
+    from kbert.tasks.glue.tasks import Setting as Setting
     from kbert.tasks.pretraining.results import Trained as Trained
     from kbert.tasks.pretraining.settings import PretrainingSettings as PretrainingSettings
     from kbert.tasks.searching.inference import Hit as Hit
@@ -150,7 +150,7 @@ _MODULES = {
     "RustTokenizer": "kbert.data.tokenization.rust_tokenizer",
     "Scores": "kbert.tasks.common.intervals",
     "SentenceDense": "kbert.checkpoints.sentence_settings",
-    "Setting": "kbert.tasks.glue.benchmark",
+    "Setting": "kbert.tasks.glue.tasks",
     "Shards": "kbert.data.corpus.shards",
     "Stopped": "kbert.training.stopping",
     "Subwords": "kbert.data.tokenization.subwords",

@@ -1,7 +1,8 @@
 """The command that pretrains, and what it shares with `kbert finetune`."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -175,17 +176,24 @@ def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
 
 
 def run_task(name: str, *arguments, **options) -> None:
-    """Start Keras, call the function of kbert that trains, and describe its run.
+    """Start Keras, call the function of kbert that trains, and describe its run."""
+    start_keras()
+    with reporting_stop():
+        _describe_run(getattr(kbert, name)(*arguments, **options))
 
-    After Ctrl-C it says how to resume, with exit status 130 (143 for SIGTERM).
+
+@contextlib.contextmanager
+def reporting_stop(message: str = "") -> Iterator[None]:
+    """Say how to resume after Ctrl-C, with exit status 130 (143 for SIGTERM).
+
+    `message` says it; "": the message of the run that stopped.
     """
     from kbert.training.stopping import ProcessFailed, Stopped
 
-    start_keras()
     try:
-        _describe_run(getattr(kbert, name)(*arguments, **options))
+        yield
     except Stopped as stopped:
-        say(f"kbert: {stopped}", err=True)
+        say(f"kbert: {message or stopped}", err=True)
         raise click.exceptions.Exit(stopped.status) from None
     except ProcessFailed as error:
         say(f"kbert: {error}", err=True)

@@ -1,4 +1,4 @@
-"""A table of dataclass rows as CSV, TSV, JSON or Markdown; an HTML table; the package's tables."""
+"""A table of dataclass rows as CSV, TSV, JSON or Markdown; text, HTML; the package's tables."""
 
 import csv
 import html
@@ -19,6 +19,23 @@ def read_package_table(package: str, name: str) -> list[list[str]]:
     file = files(package).joinpath(name)
     lines = file.read_text(encoding="utf-8").splitlines()
     return [line.split("\t") for line in lines[1:]]
+
+
+def align(lines: Sequence[Sequence[str]], gap: int = 2, widths: Sequence[int] = ()) -> str:
+    """Return a table as text; all columns but the first are set right.
+
+    Columns are as wide as their longest cell and a gap, or have the given widths, gaps included.
+    """
+    if not widths:
+        columns = zip(*lines, strict=True)
+        widths = [max(len(cell) for cell in column) + gap for column in columns]
+    aligned = []
+    for first, *cells in lines:
+        text = first.ljust(widths[0] - gap)
+        for cell, width in zip(cells, widths[1:], strict=True):
+            text += cell.rjust(width)
+        aligned.append(text.rstrip())
+    return "\n".join(aligned)
 
 
 def to_csv(rows: Sequence, delimiter: str = ",") -> str:

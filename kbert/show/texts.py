@@ -14,6 +14,7 @@ from kbert.graph.config import BertConfig
 from kbert.graph.published_totals import reconcile_totals
 from kbert.graph.trained_parts import TrainedParts
 from kbert.heads import HEADS
+from kbert.io.row_formats import align
 
 _WIDTH = 80
 _LETTERS = {
@@ -149,22 +150,6 @@ def _groups(full: Account) -> str:
     return f"{align(lines)}\nactivations in {full.dtype}; {per_block}"
 
 
-def align(lines: Sequence[Sequence[str]], gap: int = 2) -> str:
-    """Return columns as wide as their longest cell and a gap; all but the first are set right."""
-    columns = zip(*lines, strict=True)
-    widths = [max(len(cell) for cell in column) + gap for column in columns]
-    widths[0] -= gap
-    return "\n".join(_align_line(line, widths) for line in lines)
-
-
-def _align_line(line: Sequence[str], widths: Sequence[int]) -> str:
-    text = line[0].ljust(widths[0])
-    columns = zip(line[1:], widths[1:], strict=True)
-    for cell, width in columns:
-        text += cell.rjust(width)
-    return text.rstrip()
-
-
 def _training(full: Account) -> str:
     """Return FLOPs and memory of training, with the MLM head on every position and on some."""
     lines = [f"TRAINING, S = {full.seq_len}"]
@@ -183,7 +168,7 @@ def _training(full: Account) -> str:
     for name, variant in variants.items():
         flops = variant.training_flops_per_sequence
         lines.append(f"{name:<6}{flops:>22,} FLOPs per sequence ({flops:.4e})")
-    return "\n".join([*lines, *_training_memory(variants)])
+    return "\n".join([*lines, _training_memory(variants)])
 
 
 def _describe_trained(full: Account, trained: TrainedParts) -> str:
@@ -196,7 +181,7 @@ def _describe_trained(full: Account, trained: TrainedParts) -> str:
     return text
 
 
-def _training_memory(variants: Mapping[str, Account]) -> list[str]:
+def _training_memory(variants: Mapping[str, Account]) -> str:
     """Return the table of what training keeps in memory, by dtype and variant."""
     header = ("MiB", "weights", "gradients", "Adam", "activations", "total")
     table: list[Sequence[str]] = [header]
@@ -213,8 +198,7 @@ def _training_memory(variants: Mapping[str, Account]) -> list[str]:
             cells = [f"{size / 2**20:,.1f}" for size in sizes]
             label = f"{dtype} {name}".strip()
             table.append((label, *cells))
-    widths = (22, 10, 11, 10, 13, 12)
-    return [_align_line(line, widths) for line in table]
+    return align(table, 0, (22, 10, 11, 10, 13, 12))
 
 
 def _change(full: Account, **changes) -> Account:

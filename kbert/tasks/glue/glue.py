@@ -4,15 +4,13 @@ import kbert
 print(kbert.glue("bert-base-uncased", "glue_data", output="glue"))
 """
 
-import json
 import logging
-import math
 import os
 import shutil
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbert.checkpoints.bert import Bert, load
 from kbert.checkpoints.transfer import weights_digest
@@ -22,21 +20,23 @@ from kbert.io import json_schema as js
 from kbert.io import printable
 from kbert.io.atomic_write import refuse_links, write_atomically
 from kbert.io.file_kinds import check_kind
+from kbert.io.json_differences import differences
 from kbert.io.json_values import as_json
+from kbert.io.row_formats import to_json
+from kbert.tasks.classification.reading import Labelled
 from kbert.tasks.common.checks import length_of_examples, require_source
 from kbert.tasks.finetuning.evaluate import evaluate
 from kbert.tasks.finetuning.finetune import finetune
-from kbert.tasks.finetuning.results import Finetuned
 from kbert.tasks.finetuning.settings import FinetuningSettings
-from kbert.tasks.glue.benchmark import (
+from kbert.tasks.glue.results import PAGE, GlueResult, Run, TaskResult, write_glue_page
+from kbert.tasks.glue.tasks import (
     GlueTask,
     Setting,
-    find_folders,
+    digest_records,
     find_tasks,
     list_settings,
+    read_task,
 )
-from kbert.tasks.glue.reading import TaskData, read_task
-from kbert.tasks.glue.results import PAGE, GlueResult, Run, TaskResult, write_glue_page
 from kbert.tasks.resume import resume
 from kbert.training.settings.run_settings import RunOptions
 from kbert.training.settings.setting_texts import document, list_fields
@@ -45,10 +45,12 @@ if TYPE_CHECKING:
     import keras
 
 _logger = logging.getLogger("kbert")
-METRICS_FILE = "figures.json"  # of a run that is done, in its folder
 SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
 _METRICS_SCHEMA = js.fields(
-    {"figures": js.mapping_of(js.or_null(js.number(-1e9, 1e9))), "made_of": js.OBJECT}
+    {
+        "figures": js.mapping_of(js.number(-1, 1)),
+        "made_of": js.fields({"options": js.OBJECT}),
+    }
 )
 
 
@@ -111,7 +113,8 @@ def glue(
         source: the name of a model, the path of a checkpoint, or a `Bert`.
         data: GLUE's folder, as it is downloaded: CoLA/train.tsv, CoLA/dev.tsv, …
         output: the folder of the runs and of report.html; new, or from an earlier call.
-        tasks: "all", names separated by commas, or a list of names.
+        tasks: "all"; "sane", cramming's selection: all but WNLI; names separated by commas; or a
+            list of names.
         seeds: number of seeds for the best point: 0, 1, …
         batch_sizes, learning_rates, epochs: the values of the grid.
 
@@ -128,165 +131,94 @@ def glue(
     require_source(source, "glue")
     check_kind(Path(output, PAGE))
     chosen = find_tasks(tasks)
-    grid = {"batch_sizes": batch_sizes, "learning_rates": learning_rates, "epochs": epochs}
-    settings = list_settings(**grid)
+    points = list_settings(batch_sizes=batch_sizes, learning_rates=learning_rates, epochs=epochs)
     require_positive("seeds", seeds)
-    fields = list_fields(FinetuningSettings).keys() - grid.keys()
+    fields = list_fields(FinetuningSettings).keys() - {"epochs"}
     requested = {name: value for name, value in arguments.items() if name in fields}
-    finetuning_settings = FinetuningSettings.from_options(requested, "glue")
-    options = _select_changed(finetuning_settings.as_dict())
+    settings = FinetuningSettings(**requested).as_dict()
 
-    folders = find_folders(data, chosen)
-    read = {}
-    for task in chosen:
-        read[task.name] = read_task(task, folders[task.name])
-
+    read = [read_task(task, data) for task in chosen]
     bert = source if isinstance(source, Bert) else load(source)
-    run_options = {"devices": devices, "progress": progress}
     digest = weights_digest(bert)
-    runs = _Runs(bert, Path(output), options, run_options, digest)
+    options = settings | {"source": bert, "devices": devices, "progress": progress}
     results = []
-    for task in chosen:
-        results.append(runs.run_task(task, read[task.name], settings, seeds))
+    for task, records in zip(chosen, read, strict=True):
+        made_of = {"source": digest, "options": settings, "data": digest_records(records)}
+        runs = _TaskRuns(task, records, Path(output), options, as_json(made_of))
+        results.append(runs.run_all(points, seeds))
     result = GlueResult(tuple(results), Path(output))
-    write_glue_page(result, bert.config)
+    write_glue_page(result)
     return result
 
 
-def _select_changed(settings: dict) -> dict:
-    """Return the settings that differ from `glue`'s defaults."""
-    fields = list_fields(FinetuningSettings)
-    defaults = {name: field.default for name, field in fields.items()}
-    defaults["save_every"] = SAVE_EVERY
-    return {
-        name: value
-        for name, value in settings.items()
-        if name not in defaults or value != defaults[name]
-    }
+class _TaskRuns(NamedTuple):
+    """The runs of a task, which have all but the point and the seed in common."""
 
+    task: GlueTask
+    records: list[list[Labelled]]  # of the training data and of each dev file
+    output: Path
+    options: dict  # of `finetune`
+    made_of: dict
 
-@dataclass(frozen=True)
-class _Runs:
-    """The runs of a checkpoint in a folder, which have some settings and run options in common."""
-
-    bert: Bert
-    folder: Path
-    options: dict
-    run_options: dict
-    digest: str  # of the checkpoint
-
-    def run_task(
-        self, task: GlueTask, data: TaskData, settings: Sequence[Setting], seeds: int
-    ) -> TaskResult:
-        """Make all runs of a task: the settings with seed 0, the best one with the other seeds."""
-        made_of = {"source": self.digest, "options": self.options, "data": data.digest}
+    def run_all(self, points: Sequence[Setting], seeds: int) -> TaskResult:
+        """Run all points with seed 0 and the best one with the other seeds; keep one model."""
+        task = self.task
+        # runs are ranked by the mean of the official metrics on the first dev file
+        names = [name + task.suffixes[0] for name in task.metrics]
         runs: list[Run] = []
-        total = len(settings) + seeds - 1
+        queue = [(point, 0) for point in points]
+        while queue:
+            runs.append(self._run(*queue.pop(0)))
+            _logger.info("%s: %s", task.name, runs[-1])
+            best = max(runs, key=lambda run: statistics.fmean(run.metrics[name] for name in names))
+            for run in runs:  # one of base's models is 900 MB
+                if run is not best:
+                    shutil.rmtree(run.folder / "model", ignore_errors=True)
+                    (run.folder / "model.keras").unlink(missing_ok=True)
+            if len(runs) == len(points):
+                queue = [(best.setting, seed) for seed in range(1, seeds)]
+        return TaskResult(task.name, best.setting, tuple(runs))
 
-        def score(run: Run) -> float:
-            return task.score(run.metrics)
-
-        def run_with(setting: Setting, seed: int) -> None:
-            run = self._run(task, data, setting, seed, made_of)
-            runs.append(run)
-            metrics = ", ".join(f"{name} {value:.4f}" for name, value in run.metrics.items())
-            _logger.info(
-                "%s, %d of %d: %s, seed %d: %s",
-                task.name,
-                len(runs),
-                total,
-                setting,
-                seed,
-                metrics,
-            )
-            best = max(runs, key=score)
-            for other in runs:  # one of base's models is 900 MB
-                if other is not best:
-                    shutil.rmtree(other.folder / "model", ignore_errors=True)
-                    (other.folder / "model.keras").unlink(missing_ok=True)
-
-        for setting in settings:
-            run_with(setting, 0)
-        best = max(runs, key=score).setting
-        for seed in range(1, seeds):
-            run_with(best, seed)
-        return TaskResult(task.name, best, tuple(runs))
-
-    def _run(self, task: GlueTask, data: TaskData, setting: Setting, seed: int, made_of) -> Run:
+    def _run(self, point: Setting, seed: int) -> Run:
         """Return one run: reuse it if it is finished, else start or resume it."""
-        size, rate, epochs = setting
-        name = f"batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
-        folder = self.folder / task.name / name
-        refuse_links(self.folder, [task.name, f"{task.name}/{name}"])
-        path = folder / METRICS_FILE
-        if path.is_file():
-            metrics = _read_metrics(folder, made_of)
-            return Run(setting, seed, metrics, folder)
+        size, rate, epochs = point
+        name = f"{self.task.name}/batch{size}-rate{rate:g}-epochs{epochs}-seed{seed}"
+        refuse_links(self.output, [self.task.name, name])
+        folder = self.output / name
+        path = folder / "figures.json"
+        if not path.is_file():
+            metrics = self._compute_metrics(folder, **point._asdict(), seed=seed)
+            text = to_json({"figures": metrics, "made_of": self.made_of})
+            write_atomically(path, text.encode())
 
-        metrics = self._compute_metrics(task, data, setting, seed, folder)
-        saved = as_json({"figures": metrics, "made_of": made_of})
-        text = json.dumps(saved, indent=2) + "\n"
-        write_atomically(path, text.encode())
-        return Run(setting, seed, metrics, folder)
+        saved = js.read(path, _METRICS_SCHEMA)
+        # an older kbert wrote the settings that were not the defaults
+        defaults = FinetuningSettings(save_every=SAVE_EVERY).as_dict()
+        made_of = {"options": as_json(defaults) | saved["made_of"]["options"]}
+        different = "; ".join(differences(saved["made_of"] | made_of, self.made_of))
+        if different:
+            raise ValueError(f"{folder} was made otherwise: {different}: choose another output")
+        return Run(point, seed, saved["figures"], folder)
 
-    def _compute_metrics(self, task, data, setting: Setting, seed: int, folder: Path) -> dict:
-        first, *further = data.dev
-        dev = data.dev[first]
-        tuned = self._finetune(task, data.train, dev, setting, seed, folder)
-        metrics = {name + first: tuned.metrics[name] for name in task.metrics}
-        if not further:
-            return metrics
-
-        limit = length_of_examples(tuned.bert, self.options.get("max_length"))
-        for suffix in further:
-            dev_metrics = evaluate(
-                tuned.bert,
-                task.kind,
-                data.dev[suffix],
-                max_length=limit,
-                positive_label=task.positive_label,
-            )
-            metrics |= {name + suffix: dev_metrics[name] for name in task.metrics}
-        return metrics
-
-    def _finetune(
-        self, task: GlueTask, train: list, dev: list, setting: Setting, seed: int, folder: Path
-    ) -> Finetuned:
-        """Start a run in its folder, or resume it."""
-        if (folder / "settings.json").is_file():
-            run_options = self.run_options
-            tuned = resume(folder, source=self.bert, train=train, dev=dev, **run_options)
-            assert isinstance(tuned, Finetuned)
-            return tuned
-
-        options: dict[str, Any] = {"save_every": SAVE_EVERY}
-        options |= self.options
-        options |= setting._asdict()
-        options["train"] = train
-        options["dev"] = dev
-        options["output"] = folder
-        options["seed"] = seed
-        options |= self.run_options
-        options["positive_label"] = task.positive_label
+    def _compute_metrics(self, folder: Path, **settings) -> dict[str, float]:
+        """Start or resume a run in its folder, and return its metrics on each dev file."""
+        task, (train, dev, *further) = self.task, self.records
+        options = self.options | settings | {"train": train, "dev": dev}
         # the last weights, as the paper's: the number of epochs is a point of the grid
-        options["keep_best"] = False
-        options["evaluate_every"] = 2**31 - 1
-        return finetune(self.bert, task.kind, **options)
+        options |= {"keep_best": False, "evaluate_every": 2**31 - 1}
+        if "f1" in task.metrics:  # of the label 1, whatever a checkpoint's order of labels is
+            options["positive_label"] = "1"
+        tuned: Any
+        if (folder / "settings.json").is_file():
+            tuned = resume(folder, **options)
+        else:
+            tuned = finetune(task=task.kind, output=folder, **options)
 
-
-def _read_metrics(folder: Path, made_of: dict) -> dict[str, float]:
-    """Return the metrics of a finished run; a ValueError if it was made with other data."""
-    saved = js.read(folder / METRICS_FILE, _METRICS_SCHEMA)
-    saved_made_of = saved["made_of"]
-    saved_made_of["options"] = _select_changed(saved_made_of.get("options", {}))
-    for name, value in as_json(made_of).items():
-        if saved_made_of.get(name) != value:
-            raise ValueError(
-                f"{folder} was made with other {name}: {saved_made_of.get(name)}, now "
-                f"{value}: choose another output"
-            )
-
-    metrics = {}
-    for name, value in saved["figures"].items():
-        metrics[name] = math.nan if value is None else value
-    return metrics
+        measured = [tuned.metrics]
+        limit = length_of_examples(tuned.bert, options["max_length"])
+        for records in further:
+            measured.append(evaluate(tuned.bert, task.kind, records, max_length=limit))
+        metrics: dict[str, float] = {}
+        for suffix, values in zip(task.suffixes, measured, strict=True):
+            metrics |= {name + suffix: values[name] for name in task.metrics}
+        return metrics

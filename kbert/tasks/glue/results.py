@@ -1,26 +1,30 @@
 """Results of GLUE: means and deviations over seeds, with the published metrics, and their page."""
 
-import csv
-import functools
-import html
 import itertools
 import statistics
-from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from kbert.graph.config import BertConfig
-from kbert.tasks.glue.benchmark import TASKS, Setting
+from kbert.io.row_formats import align, read_package_table
+from kbert.tasks.glue.tasks import TASKS, Setting
 from kbert.training.run.report_page import write_page
 
 PAGE = "report.html"
 _NOTE = (
     "All metrics are percentages. Ours are means over seeds on the dev data ± the sample's "
-    "standard deviation, for the setting that did best there. Most published ones are on the test "
-    "data (see below), so the two are comparable but not the same."
+    "standard deviation, for the setting that did best there. Published ones on the test data "
+    "(see below) are comparable but not the same. An average is of the first metric of each task "
+    "but WNLI, with MNLI-m and MNLI-mm as two tasks."
 )
+
+
+# Published metrics by task and metric, a list with one per model. ("task", "metric") has the
+# models' names, ("", "source") says for each whether it is on dev or test data, and its source.
+PUBLISHED = {}
+for _task, _metric, *_values in read_package_table(__package__, "published.tsv"):
+    PUBLISHED[_task, _metric] = _values
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,10 @@ class Run:
     seed: int
     metrics: dict[str, float]
     folder: Path
+
+    def __str__(self) -> str:
+        metrics = [f"{name} {100 * value:.1f}" for name, value in self.metrics.items()]
+        return f"{self.setting}, seed {self.seed}: {', '.join(metrics)}"
 
 
 class Metric(NamedTuple):
@@ -87,10 +95,9 @@ class TaskResult:
         task = TASKS[self.task]
         chosen = [run for run in self.runs if run.setting == self.best]
         metrics = []
-        for suffix in task.dev:
-            for name in task.metrics:
-                values = tuple(run.metrics[name + suffix] for run in chosen)
-                metrics.append(Metric(task.name + suffix, name, values))
+        for suffix, name in itertools.product(task.suffixes, task.metrics):
+            values = tuple(run.metrics[name + suffix] for run in chosen)
+            metrics.append(Metric(task.name + suffix, name, values))
         return metrics
 
 
@@ -111,126 +118,53 @@ class GlueResult:
         """Metrics of all tasks."""
         return list(itertools.chain.from_iterable(task.metrics for task in self.tasks))
 
+    @property
+    def average(self) -> Metric:
+        """The GLUE score of each seed: the mean of the first metric of each task on each dev file.
+
+        BERT's paper (with Spearman's correlation for STS-B) and cramming (target_metrics in
+        cramming/config/eval/tasks of its repository) compute it so: without WNLI, and with MNLI-m
+        and MNLI-mm as two tasks. All of them are nine metrics: "average of 9" is comparable.
+        """
+        first: dict[str, Metric] = {}
+        for metric in self.metrics:
+            if metric.task != "WNLI":
+                first.setdefault(metric.task, metric)
+        values = [metric.values for metric in first.values()]
+        means = [statistics.fmean(of_seed) for of_seed in zip(*values, strict=True)]
+        return Metric("average", f"of {len(first)}", tuple(means))
+
     def __repr__(self) -> str:
         return f"GlueResult({len(self.tasks)} tasks, {self.folder.name!r})"
 
     def __str__(self) -> str:
-        table = make_table(self.metrics)
-        widths = []
-        for cells in zip(*table, strict=True):
-            widths.append(max(len(cell) for cell in cells))
-
-        lines = []
-        for row in table:
-            aligned = []
-            for column, width in enumerate(widths):
-                cell = row[column]
-                is_number = column >= 2
-                padded = cell.rjust(width) if is_number else cell.ljust(width)
-                aligned.append(padded)
-            lines.append("  ".join(aligned).rstrip())
-        return "\n".join(lines)
+        models = PUBLISHED["task", "metric"]
+        metrics = self.metrics
+        if len(self.tasks) > 1:
+            metrics.append(self.average)
+        table = [["task", "metric", "dev", *models]]
+        for metric in metrics:
+            values = PUBLISHED.get(metric[:2], [""] * len(models))
+            table.append([*metric[:2], str(metric), *values])
+        return align(table)
 
 
-@functools.cache
-def read_published() -> list[dict[str, str]]:
-    """Return the published metrics, with model, task, data and source of each, in a fixed order."""
-    text = (files("kbert.tasks.glue") / "published.tsv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines(), delimiter="\t"))
-
-
-def make_table(metrics: Sequence[Metric]) -> list[list[str]]:
-    """Return a header, and one metric per row beside the published ones; all are percents."""
-    published: dict[str, dict[tuple[str, str], str]] = {}  # by model, then by task and metric
-    for row in read_published():
-        values_of_model = published.setdefault(row["model"], {})
-        values_of_model[row["task"], row["metric"]] = row["value"]
-
-    table = [["task", "metric", "dev", *published]]
-    for metric in metrics:
-        key = metric.task, metric.metric
-        values = [values_of_model.get(key, "") for values_of_model in published.values()]
-        table.append([*key, str(metric), *values])
-    return table
-
-
-def write_glue_page(result: GlueResult, config: BertConfig) -> None:
-    """Write report.html into the result's folder; `config` is the checkpoint's.
+def write_glue_page(result: GlueResult) -> None:
+    """Write report.html into the result's folder.
 
     The page has the table, each task's grid and seeds, and the sources of the published metrics.
     """
-    name, escape = result.folder.name, html.escape
-    cards = "".join(
-        f"<div class=card><b>{escape(str(metric))}</b>{escape(f'{metric.task}, {metric.metric}')}"
-        "</div>"
-        for metric in result.metrics
-    )
-    cells = []
-    for row in make_table(result.metrics):
-        cells.append([escape(cell) for cell in row])
-    sources = ""
-    for model, text in _list_sources().items():
-        sources += f"<dt>{escape(model)}</dt><dd>{escape(text)}</dd>"
-
+    name = result.folder.name
     sections = [
-        f"<h1>GLUE</h1><p class=dim>{escape(name)} · {config.num_hidden_layers} layers × "
-        f"{config.hidden_size}, {config.num_attention_heads} heads</p>",
-        f"<div class=cards>{cards}</div>",
-        "<h2>Compared with published metrics</h2>",
-        _make_html_table(cells[0], cells[1:], num_left=2),
-        f"<p class=small>{_NOTE}</p>",
+        f"<h1>GLUE</h1><p class=dim>{escape(name)}</p>",
+        f"<div class=table><pre>{result}</pre></div><p class=small>{_NOTE}</p>",
     ]
-    sections += [_describe_runs(task, result.folder) for task in result.tasks]
-    sections.append(f"<h2>Sources</h2><dl>{sources}</dl>")
+    for task in result.tasks:
+        sections.append(f"<h2>{task.task}</h2><p>Best: {task.best}</p>")
+        for run in task.runs:
+            page = f"{task.task}/{run.folder.name}/report.html"
+            sections.append(f"<p class=small><a href='{page}'>{run}</a></p>")
+
+    for model, source in zip(PUBLISHED["task", "metric"], PUBLISHED["", "source"], strict=True):
+        sections.append(f"<p class=small>{model}: {source}</p>")
     write_page(result.folder / PAGE, f"{name}: GLUE", sections)
-
-
-def _list_sources() -> dict[str, str]:
-    """Return where the published metrics of each model are from."""
-    return {row["model"]: f"{row['source']}; {row['data']}" for row in read_published()}
-
-
-def _make_html_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], num_left: int, best: Collection[int] = ()
-) -> str:
-    """Return a table of HTML cells; the first `num_left` columns are left-aligned."""
-
-    def join(row: Sequence[str], tag: str) -> str:
-        cells = []
-        for column, cell in enumerate(row):
-            style = " class=n" if column >= num_left else ""
-            cells.append(f"<{tag}{style}>{cell}</{tag}>")
-        return "".join(cells)
-
-    body = []
-    for number, row in enumerate(rows):
-        style = " class=best" if number in best else ""
-        body.append(f"<tr{style}>{join(row, 'td')}</tr>")
-    return (
-        f"<div class=wide><table><thead><tr>{join(head, 'th')}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
-
-
-def _describe_runs(result: TaskResult, folder: Path) -> str:
-    """Return a task's runs, folded: the grid and the seeds, with a link to each run's own page."""
-    task, runs = TASKS[result.task], result.runs
-    best = max(task.score(run.metrics) for run in runs)
-    rows = []
-    for run in runs:
-        metrics = [f"{100 * value:.1f}" for value in run.metrics.values()]
-        page = run.folder.relative_to(folder) / "report.html"
-        address = html.escape(page.as_posix())
-        link = f"<a href='{address}'>its curves</a>"
-        setting = str(run.setting)
-        seed = str(run.seed)
-        rows.append([setting, seed, *metrics, link])
-
-    metric_names = [html.escape(name) for name in runs[0].metrics]
-    head = ["setting", "seed", *metric_names, ""]
-    chosen = [number for number, run in enumerate(runs) if run.setting == result.best]
-    return (
-        f"<details><summary>{html.escape(task.name)}: {len(runs)} runs, the best "
-        f"{100 * best:.1f}; {html.escape(str(result.best))}</summary>"
-        f"{_make_html_table(head, rows, num_left=1, best=chosen)}</details>"
-    )
