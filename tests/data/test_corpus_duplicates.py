@@ -184,7 +184,7 @@ def uninterrupted(corpus, tmp_path_factory):
     return content(folder)
 
 
-@pytest.mark.parametrize("number", [8, full(23), *(nightly(n) for n in (5, 6, 12, 31))])
+@pytest.mark.parametrize("number", [23, full(8), *(nightly(n) for n in (5, 6, 12, 31))])
 def test_killed_preparation_drops_the_same(corpus, tmp_path, uninterrupted, number):
     assert run_killed(corpus, tmp_path / "shards", number) == -signal.SIGKILL
     assert run_killed(corpus, tmp_path / "shards", 10_000) == 0
