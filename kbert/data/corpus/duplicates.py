@@ -69,7 +69,7 @@ def _list_grams(sentences: list[str]) -> list[str]:
 class KeptDocuments:
     """The documents that were kept, by 64-bit hashes of their bands.
 
-    A million documents of 9 bands need about 0.2 GB: a sorted array, and a set of the latest ones,
+    A million documents of 9 bands need about 0.4 GB: a sorted array, and a set of the latest ones,
     a sixteenth of it, which is merged when it is full.
     """
 

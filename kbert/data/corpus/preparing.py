@@ -79,7 +79,7 @@ def prepare(
 
     Call it again after an interruption to resume; the result has the same bytes. Memory does not
     grow with the corpus: it stays below 1 GiB, worker processes included. `drop_duplicates` needs
-    about 0.2 GB more per million documents.
+    about 0.4 GB more per million documents.
 
     Args:
         corpus: files, folders or globs, also compressed, see `text_files.find_files`; or a dict of
