@@ -73,6 +73,12 @@ def vocab(corpus, size, output, **options):
     "Shares of the tokens that the sources shall have, such as wiki=0.7,books=0.3; CORPUS is then "
     "wiki=PATH books=PATH. Default: all text.",
 )
+@option(
+    "--drop-duplicates SIMILARITY",
+    float,
+    "Leave out documents that are at least this similar to one before them, such as 0.8. Default: "
+    "none.",
+)
 @option("--processes N", int, "Number of processes. Default: one per core, at most 8.")
 @option("--dask ADDRESS", str, "Address of a Dask scheduler whose workers tokenize.")
 @READING
@@ -96,4 +102,6 @@ def prepare(corpus, vocab, output, processes, dask, **options):
         count = index[name]
         noun = name.removesuffix("s") if count == 1 else name
         counts.append(f"{count:,} {noun}")
+    if options["drop_duplicates"] is not None:
+        counts.append(f"left out as duplicates: {index['duplicates']}")
     click.echo(f"wrote {output}: {', '.join(counts)}")

@@ -113,7 +113,7 @@ prepare(files, sys.argv[3], sys.argv[4], mix=mix, shard_tokens=120_000, processe
 MIX = "a=3,b=1"
 
 
-def run_killed(output: Path, when: str, number: int, mix: str = "") -> int:
+def run_killed(output: Path, when: str, number: int, mix: str = "", files=()) -> int:
     """The exit status of a preparation that is killed at one of its writes."""
     command = [
         sys.executable,
@@ -124,7 +124,7 @@ def run_killed(output: Path, when: str, number: int, mix: str = "") -> int:
         folders()[0],
         output,
         mix,
-        *text_files(),
+        *(files or text_files()),
     ]
     return subprocess.run(command, cwd=ROOT, timeout=120).returncode
 
@@ -160,6 +160,29 @@ def test_mix_killed_at_any_write_is_bit_equal(tmp_path, uninterrupted_mix, numbe
     assert run_killed(tmp_path / "shards", when, number, MIX) == -signal.SIGKILL
     assert run_killed(tmp_path / "shards", "before", 10_000, MIX) == 0
     assert content(tmp_path / "shards") == uninterrupted_mix
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A Parquet file of the documents, five in a group of rows, and its uninterrupted shards."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path_factory.mktemp("table")
+    texts = ["\n".join(sentences) for sentences in read_documents(text_files())]
+    file = folder / "documents.parquet"
+    parquet.write_table(pyarrow.table({"text": texts}), file, row_group_size=5)
+    assert run_killed(folder / "shards", "before", 10_000, files=[file]) == 0
+    return file, content(folder / "shards")
+
+
+@pytest.mark.parametrize("number", [full(16), *(nightly(n) for n in (14, 19, 25))])
+def test_table_killed_at_any_write_is_bit_equal(tmp_path, table, number):
+    file, whole = table
+    when = random.Random(number).choice(["before", "after"])
+    assert run_killed(tmp_path / "shards", when, number, files=[file]) == -signal.SIGKILL
+    assert list((tmp_path / "shards").glob("part-*.json"))  # a shard to resume behind
+    assert run_killed(tmp_path / "shards", "before", 10_000, files=[file]) == 0
+    assert content(tmp_path / "shards") == whole
 
 
 @pytest.mark.full

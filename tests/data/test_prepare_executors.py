@@ -164,7 +164,7 @@ def test_a_worker_with_other_versions_is_refused(corpus, tmp_path, monkeypatch):
     here = tokenizing.software()
     there = here | {"tokenizers": "0.7.0"}
     asked = iter([here, here])  # for the index, and for the workers
-    monkeypatch.setattr(tokenizing, "software", lambda: next(asked, there))
+    monkeypatch.setattr(tokenizing, "software", lambda *_: next(asked, there))
     tokenizing.unpack.cache_clear()
     versions = (f"tokenizers {here['tokenizers']}", "tokenizers 0.7.0")
     with ThreadPoolExecutor(1) as executor, raises(RuntimeError, *versions):

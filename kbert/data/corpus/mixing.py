@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.data.corpus.blocks import Block
+from kbert.data.corpus.duplicates import KeptDocuments
 from kbert.data.corpus.tokenizing import Tokens
 
 
@@ -31,9 +32,12 @@ class Taken(NamedTuple):
 class SourceReader:
     """What is left of a source: its tokens, block by block, or document by document.
 
+    Documents that repeat one of `kept` are left out.
+
     Attributes:
         taken: number of tokens that were taken.
-        position: where to go on: file, offset, line, and the tokens that were taken.
+        position: where to go on: file, offset, line, the tokens that were taken, and the
+            duplicates that were left out.
     """
 
     def __init__(
@@ -41,17 +45,20 @@ class SourceReader:
         answers: Generator[tuple[Block, Tokens], None, None],
         numbers: dict[str, int],
         position: dict,
+        kept: KeptDocuments | None = None,
     ):
         self._answers = answers
         self._numbers = numbers
         self._position = position
         self._documents: deque[Taken] = deque()
         self._rest: list[Tokens] = []  # of the last document, which goes on in the next block
+        self._kept = kept
         self.taken = position.get("tokens", 0)
+        self.duplicates = position.get("duplicates", 0)
 
     @property
     def position(self) -> dict:
-        return self._position | {"tokens": self.taken}
+        return self._position | {"tokens": self.taken, "duplicates": self.duplicates}
 
     def close(self) -> None:
         """Let go of the blocks that are read ahead."""
@@ -70,52 +77,62 @@ class SourceReader:
 
     def take_document(self) -> Taken | None:
         """Return the tokens of the next document; None at the end."""
-        while not self._documents:
+        while True:
+            while self._documents:
+                document = self._documents.popleft()
+                if self._keep(document):
+                    return document
             answer = next(self._answers, None)
-            if answer is None:
-                return self._take_rest()
-            block, tokens = answer
-            self._split(tokens, self._numbers[block.path], block)
-        return self._count(self._documents.popleft())
+            if answer is not None:
+                block, tokens = answer
+                self._split(tokens, self._numbers[block.path], block)
+            elif self._rest:
+                self._end_rest()
+            else:
+                return None
 
     def take_read(self) -> list[Taken]:
         """Return the documents of the blocks that were read, with what there is of the last one.
 
         After it the position is the end of a block, where reading can be resumed.
         """
-        documents = [self._count(document) for document in self._documents]
+        self._end_rest()
+        documents = [document for document in self._documents if self._keep(document)]
         self._documents.clear()
-        rest = self._take_rest()
-        return documents if rest is None else [*documents, rest]
+        return documents
 
-    def _count(self, document: Taken) -> Taken:
+    def _keep(self, document: Taken) -> bool:
+        """Count a document, and return whether it repeats none that was kept."""
+        if self._kept is not None and not self._kept.add(document.tokens.signatures):
+            self.duplicates += 1
+            return False
         self.taken += len(document.tokens.ids)
-        return document
+        return True
 
-    def _take_rest(self) -> Taken | None:
-        """Return what there is of a document whose end was not read."""
-        if not self._rest:
-            return None
-        tokens = _join([*self._rest, _END])
-        self._rest = []
-        return self._count(Taken(tokens, self._position["file"], 0))
+    def _end_rest(self) -> None:
+        """Add what there is of a document, whose end was not read, to those that wait."""
+        if self._rest:
+            tokens = _join([*self._rest, _END])
+            self._documents.append(Taken(tokens, self._position["file"], 0))
+            self._rest = []
 
     def _split(self, tokens: Tokens, number: int, block: Block) -> None:
         """Add the documents of a block to those that wait."""
         if number != self._position["file"]:
-            rest = self._rest
-            if rest:
-                self._documents.append(Taken(_join([*rest, _END]), self._position["file"], 0))
-                self._rest = []
+            self._end_rest()
         self._position = {"file": number, "offset": block.end, "line": block.next_line}
 
         ends = np.flatnonzero(tokens.lengths == 0)
         sums = np.cumsum(tokens.lengths, dtype=np.int64)
         begin = first = 0  # of the document, among the lengths and among the ids
         size = len(block.data)
-        for end in ends:
+        signatures: list | np.ndarray = [None] * (len(ends) + 1)
+        if tokens.signatures is not None:
+            signatures = tokens.signatures
+        for signature, end in zip(signatures, ends, strict=False):
             last = int(sums[end])
-            self._rest.append(Tokens(tokens.ids[first:last], tokens.lengths[begin : end + 1]))
+            ids = tokens.ids[first:last]
+            self._rest.append(Tokens(ids, tokens.lengths[begin : end + 1], signature))
             document = _join(self._rest)
             self._rest = []
             if len(document.ids):
@@ -123,7 +140,7 @@ class SourceReader:
                 size = 0
             begin, first = int(end) + 1, last
         if first < len(tokens.ids):
-            self._rest.append(Tokens(tokens.ids[first:], tokens.lengths[begin:]))
+            self._rest.append(Tokens(tokens.ids[first:], tokens.lengths[begin:], signatures[-1]))
 
 
 _END = Tokens(np.zeros(0, np.uint32), np.zeros(1, np.uint32))
@@ -133,14 +150,16 @@ def _join(pieces: list[Tokens]) -> Tokens:
     if len(pieces) == 1:
         return pieces[0]
     ids = np.concatenate([piece.ids for piece in pieces])
-    return Tokens(ids, np.concatenate([piece.lengths for piece in pieces]))
+    lengths = np.concatenate([piece.lengths for piece in pieces])
+    signatures = [piece.signatures for piece in pieces if piece.signatures is not None]
+    return Tokens(ids, lengths, np.minimum.reduce(signatures) if signatures else None)
 
 
-def take_all(readers: list[SourceReader]) -> Iterator[Taken]:
-    """Yield the tokens of sources, one after the other."""
+def take_all(readers: list[SourceReader], by_document: bool = False) -> Iterator[Taken]:
+    """Yield the tokens of sources, one after the other, in blocks or in documents."""
     for reader in readers:
-        while (taken := reader.take_block()) is not None:
-            yield taken
+        take = reader.take_document if by_document else reader.take_block
+        yield from iter(take, None)
 
 
 def take_mix(readers: list[SourceReader], weights: list[float]) -> Iterator[Taken]:

@@ -30,6 +30,7 @@ from typing import Any
 from kbert.data.corpus import table_files, tokenizing
 from kbert.data.corpus.blocks import Block
 from kbert.data.corpus.corpus_warnings import warn_of_corpus
+from kbert.data.corpus.duplicates import KeptDocuments, choose_bands
 from kbert.data.corpus.mixing import SourceReader, Taken, take_all, take_mix
 from kbert.data.corpus.shard_writer import ShardWriter
 from kbert.data.corpus.shards import Shards, open_shards
@@ -43,11 +44,11 @@ from kbert.data.corpus.text_files import (
 from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
-from kbert.io import printable
+from kbert.io import extras, printable
 from kbert.io.folders import check_new_folder
 from kbert.io.progress import progress_bar
 from kbert.io.text_bytes import is_packed
-from kbert.io.wording import check_choice
+from kbert.io.wording import check_choice, name_setting
 
 _logger = logging.getLogger("kbert")
 
@@ -64,6 +65,7 @@ def prepare(
     output: str | os.PathLike,
     *,
     mix: Mapping[str, float] | str | None = None,
+    drop_duplicates: float | None = None,
     corpus_format: str | None = None,
     text_column: str = "text",
     language: str = "en",
@@ -76,7 +78,8 @@ def prepare(
     """Tokenize a corpus once into a folder of memory-mapped shards.
 
     Call it again after an interruption to resume; the result has the same bytes. Memory does not
-    grow with the corpus: it stays below 1 GiB, worker processes included.
+    grow with the corpus: it stays below 1 GiB, worker processes included. `drop_duplicates` needs
+    about 0.4 GB more per million documents.
 
     Args:
         corpus: files, folders or globs, also compressed, see `text_files.find_files`; or a dict of
@@ -86,6 +89,10 @@ def prepare(
         mix: shares of the tokens that the sources shall have, {"wiki": 0.7, "books": 0.3}. The
             shards end where the source that lacks most has no more text. None: all text, one source
             after the other.
+        drop_duplicates: leave out documents whose similarity to one before is at least this, more
+            than 0 and at most 1, such as 0.8: their Jaccard similarity by 5-grams of words, as
+            MinHash estimates it, see `duplicates`. The first one stays; equal ones are duplicates
+            at any value. index.json says how many were left out. None: all documents stay.
         corpus_format: "sentences", "wikitext", "jsonl", "parquet" or "arrow"; None: recognized from
             each file's first bytes and lines.
         text_column: the field of a JSON line, or the column of a table, that holds the text.
@@ -103,6 +110,7 @@ def prepare(
         The opened `Shards`.
 
     Raises:
+        ImportError: a package that reads the corpus, or tells duplicates, is not installed.
         OSError: a file cannot be read or written.
         RuntimeError: a process or the executor failed (the finished shards are kept), or another
             process prepares the same folder.
@@ -114,6 +122,7 @@ def prepare(
     """
     check_choice("sentences" if corpus_format is None else corpus_format, FORMATS, "corpus_format")
     require_positive("shard_tokens", shard_tokens)
+    duplicates = _describe_duplicates(drop_duplicates)
     workers = _choose_workers(processes, executor)
     sources = find_sources(corpus, mix)
     files = join_files(sources)
@@ -134,12 +143,13 @@ def prepare(
         },
         # "text_field": as in shards of older releases
         "settings": {"text_field": text_column, "language": language, "shard_tokens": shard_tokens}
-        | _describe_sources(sources),
-        "software": tokenizing.software(),
+        | _describe_sources(sources)
+        | duplicates,
+        "software": tokenizing.software(bool(duplicates)),
     }
     reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     settings = tokenizing.TokenizingSettings(
-        text, reserved, tokenizer.unk_id, text_column, language
+        text, reserved, tokenizer.unk_id, text_column, language, bool(duplicates)
     )
 
     with _make_folder(folder):
@@ -155,6 +165,8 @@ def prepare(
             writer.finish()
         writer.clean()
     shards = open_shards(folder)
+    if duplicates:
+        _logger.info("near-duplicates left out: %s", shards.index["duplicates"])
     warn_of_corpus(shards)
     return shards
 
@@ -175,6 +187,21 @@ def _describe_sources(sources: Sequence[Source]) -> dict[str, dict]:
     if sources[0].weight is not None:
         described["mix"] = {source.name: source.weight for source in sources}
     return described
+
+
+def _describe_duplicates(similarity: float | None) -> dict[str, dict]:
+    """Return the settings that tell duplicates, as JSON; {}: they stay."""
+    if similarity is None:
+        return {}
+    if isinstance(similarity, bool) or not 0 < similarity <= 1:
+        raise ValueError(
+            f"{name_setting('drop_duplicates')} must be a similarity more than 0 and at most 1, "
+            f"such as 0.8, got {similarity!r}"
+        )
+    extras.require(name_setting("drop_duplicates"), "corpora", "rensa")
+    bands, rows = choose_bands(similarity)
+    described = {"similarity": similarity, "bands": bands, "rows": rows}
+    return {"drop_duplicates": described}
 
 
 def _choose_workers(
@@ -233,7 +260,11 @@ def _write(
     weights = [source.weight for source in sources if source.weight is not None]
 
     with workers as executor, contextlib.ExitStack() as stack:
-        readers = _open_readers(stack, writer.resume, sources, formats, settings, executor)
+        kept = None
+        if settings.signs:
+            described = writer.identity["settings"]["drop_duplicates"]
+            kept = KeptDocuments(described["bands"], described["rows"], writer.read_kept())
+        readers = _open_readers(stack, writer.resume, sources, formats, settings, executor, kept)
         bar = stack.enter_context(progress_bar(size, "B", progress, unit_scale=True))
 
         def add(taken: Iterable[Taken]) -> None:
@@ -241,16 +272,20 @@ def _write(
                 writer.add(tokens, number)
                 bar.update(read_bytes)
 
-        for taken in take_mix(readers, weights) if weights else take_all(readers):
+        def write(positions: list[dict]) -> None:
+            writer.write_shard(positions, kept.take_fresh() if kept else None)
+
+        by_document = kept is not None
+        for taken in take_mix(readers, weights) if weights else take_all(readers, by_document):
             add([taken])
             if writer.tokens >= shard_tokens:
                 for reader in readers:
                     add(reader.take_read())
-                writer.write_shard([reader.position for reader in readers])
+                write([reader.position for reader in readers])
 
     # each source at its end, so that nothing is taken if it is killed after this shard
     end = {"file": len(files), "offset": 0, "line": 1}
-    writer.write_shard([reader.position | end for reader in readers])
+    write([reader.position | end for reader in readers])
     if weights:
         _warn_of_mix(sources, readers)
 
@@ -262,6 +297,7 @@ def _open_readers(
     formats: Sequence[str],
     settings: tokenizing.TokenizingSettings,
     executor: Executor,
+    kept: KeptDocuments | None,
 ) -> list[SourceReader]:
     """Return the readers of the sources from these positions on; the stack closes them."""
     files = join_files(sources)
@@ -273,7 +309,7 @@ def _open_readers(
     for position, end in zip(positions, ends, strict=True):
         blocks = _iterate_blocks(files[:end], formats, settings.text_column, position)
         answers = tokenizing.tokenize(blocks, settings, executor)
-        reader = SourceReader(answers, numbers, position)
+        reader = SourceReader(answers, numbers, position, kept)
         stack.callback(reader.close)
         readers.append(reader)
     return readers

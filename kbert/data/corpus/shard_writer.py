@@ -23,13 +23,17 @@ from kbert.io.json_differences import iterate_differences
 
 _BEGUN = "begun.json"
 _OTHER_FOLDER = "choose another folder for the shards"
-_PART = re.compile(r"part-\d{5,}(\.json|-sentences\.npy|-documents\.npy)")
+_PART = re.compile(r"part-\d{5,}(\.json|-sentences\.npy|-documents\.npy|-kept\.npy)")
+_KEPT = "kept.npy"
 _NAMES = "|".join(re.escape(name) for name in (_BEGUN, INDEX, SENTENCES, DOCUMENTS, VOCABULARY))
 _FILES = re.compile(rf"tokens-\d{{5,}}\.npy|{_PART.pattern}|{_NAMES}")
 
 _END = np.zeros(1, np.uint32)  # of a document, among the lengths of sentences
 _COUNT = js.whole(0, 2**62)
-_POSITION = js.fields({"file": _COUNT, "offset": _COUNT, "line": _COUNT}, {"tokens": _COUNT})
+_POSITION = js.fields(
+    {"file": _COUNT, "offset": _COUNT, "line": _COUNT},
+    {"tokens": _COUNT, "duplicates": _COUNT},
+)
 _SHARD = js.fields(
     {
         "tokens": _COUNT,
@@ -52,7 +56,7 @@ class ShardWriter:
 
     Attributes:
         done: whether everything is written already.
-        resume: where to resume each source: file, offset, line, and the tokens that it had.
+        resume: where to resume each source: file, offset, line, and its tokens and duplicates.
         tokens: number of tokens in the shard that is not written yet.
     """
 
@@ -111,8 +115,11 @@ class ShardWriter:
         self._ids.append(tokens.ids.astype(self._dtype))
         self.tokens += len(tokens.ids)
 
-    def write_shard(self, resume: list[dict]) -> None:
-        """Write what was added; the next shard begins at these positions, one for each source."""
+    def write_shard(self, resume: list[dict], kept: np.ndarray | None = None) -> None:
+        """Write what was added; the next shard begins at these positions, one for each source.
+
+        `kept` is what `read_kept` yields, to tell later duplicates of this shard's documents.
+        """
         self.resume = resume
         if not self.tokens:
             return
@@ -129,6 +136,8 @@ class ShardWriter:
         digest = _save(self.folder / TOKENS.format(number), ids)
         _save(self._temporary(number, SENTENCES), sentences)
         _save(self._temporary(number, DOCUMENTS), offset + begins)
+        if kept is not None:
+            _save(self._temporary(number, _KEPT), kept)
         fresh = bool(is_end[-1])
         shard = {
             "tokens": self.tokens,
@@ -172,10 +181,21 @@ class ShardWriter:
         index |= totals | {"files": files} | self.identity
         names = self.identity["settings"].get("sources")
         if names:
-            index["sources"] = {
-                name: position["tokens"] for name, position in zip(names, self.resume, strict=True)
-            }
+            index["sources"] = self._count_by_source("tokens")
+        if "drop_duplicates" in self.identity["settings"]:
+            duplicates = self._count_by_source("duplicates")
+            index["duplicates"] = duplicates if names else sum(duplicates.values())
         write_atomically(self.folder / INDEX, _json(index))
+
+    def _count_by_source(self, kind: str) -> dict[str, int]:
+        """Return the number of tokens or of duplicates of each source."""
+        names = self.identity["settings"].get("sources", [""])
+        counts = [position[kind] for position in self.resume]
+        return dict(zip(names, counts, strict=True))
+
+    def read_kept(self) -> Iterator[np.ndarray]:
+        """Yield what `write_shard` was given as `kept`, shard by shard."""
+        return self._read_arrays(_KEPT)
 
     def _list_token_files(self) -> list[dict]:
         """Return the index's entries of the files of tokens."""

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.data.corpus.blocks import BLOCK, Block
+from kbert.data.corpus.duplicates import sign_documents
 from kbert.data.corpus.sentences import cut, parse
 
 MOST_PROCESSES = 8  # of about 70 MB each; on more cores each has several threads
@@ -41,16 +42,18 @@ class TokenizingSettings:
     unknown: int  # replaces them
     text_column: str
     language: str
+    signs: bool = False  # whether documents get the signatures that tell duplicates
 
 
 class Tokens(NamedTuple):
     """A block's tokens: their ids, uint32, and the number of each sentence's tokens, uint32.
 
-    A length of 0 stands where a document ends.
+    A length of 0 stands where a document ends. `signatures` is of `duplicates.sign_documents`.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
+    signatures: np.ndarray | None = None
 
 
 class WorkerProcesses(ThreadPoolExecutor):
@@ -139,7 +142,7 @@ def tokenize(
     if isinstance(executor, WorkerProcesses):  # which explain failures themselves
         limit, timeout, explain = executor.limit, None, contextlib.nullcontext
     # It goes with each block: nobody says which workers know it already.
-    pickled = pickle.dumps((settings, software()))
+    pickled = pickle.dumps((settings, software(settings.signs)))
     packed = zlib.compress(pickled)
     waiting: deque[tuple[Block, Future]] = deque()
 
@@ -186,9 +189,10 @@ def _explain_failure(block: Block) -> Iterator[None]:
         ) from error
 
 
-def software() -> dict[str, str]:
-    """Return the versions of the packages that cut text, which the tokens depend on."""
-    return {name: importlib.metadata.version(name) for name in ("sentencex", "tokenizers")}
+def software(signs: bool = False) -> dict[str, str]:
+    """Return the versions of the packages that cut, and sign, text: the tokens depend on them."""
+    names = ["sentencex", "tokenizers", *["rensa"] * signs]
+    return {name: importlib.metadata.version(name) for name in names}
 
 
 @functools.lru_cache(maxsize=2)
@@ -197,7 +201,7 @@ def unpack(packed: bytes):
     import tokenizers
 
     settings, expected = pickle.loads(zlib.decompress(packed))
-    here = software()
+    here = software(settings.signs)
     if here != expected:  # the shards' bytes would differ
         wanted, got = _list_versions(expected), _list_versions(here)
         raise RuntimeError(f"a worker must have {wanted}, as here, got {got}")
@@ -230,7 +234,8 @@ def _tokenize_in_worker(block: Block, packed: bytes) -> Tokens | str:
     tokens[np.isin(tokens, settings.reserved)] = settings.unknown
     is_end = np.array([not sentence for sentence in sentences], bool)
     has_length = is_end | (lengths > 0)  # some have control characters alone
-    return Tokens(tokens, lengths[has_length])
+    signatures = sign_documents(sentences) if settings.signs else None
+    return Tokens(tokens, lengths[has_length], signatures)
 
 
 def _portions(sentences: list[str]) -> Iterator[tuple[list[int], list[str]]]:
