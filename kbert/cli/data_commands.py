@@ -76,8 +76,8 @@ def vocab(corpus, size, output, **options):
 @option(
     "--drop-duplicates SIMILARITY",
     float,
-    "Leave out documents that are at least this similar to one before them, such as 0.8. Default: "
-    "none.",
+    "Leave out documents that are about this similar to one before them, or more, such as 0.8. "
+    "Default: none.",
 )
 @option("--processes N", int, "Number of processes. Default: one per core, at most 8.")
 @option("--dask ADDRESS", str, "Address of a Dask scheduler whose workers tokenize.")

@@ -48,12 +48,12 @@ class Batches(abc.ABC):
         batch_size: examples in a training step, over all hosts.
         fingerprint: everything that the batches depend on, as JSON: data, vocabulary, settings,
             seed.
-        shares: of a run with a time budget, the share at which each step began.
+        fractions: of a run with a time budget, the share at which each step began.
     """
 
     batch_size: int
     fingerprint: dict
-    shares: Sequence[float] = ()
+    fractions: Sequence[float] = ()
 
     @abc.abstractmethod
     def batch(self, step: int, part: slice = slice(None)) -> TrainingBatch:

@@ -117,18 +117,18 @@ class Engine:
         batches: Sequence[TrainingBatch],
         step: int,
         stop_flags: StopFlags = NO_STOP,
-        budget_shares: Sequence[float] | None = None,
+        budget_fractions: Sequence[float] | None = None,
     ) -> Callable[[], list[dict[str, float]]]:
         """Run up to `steps_per_execution` steps; return a function that waits for their metrics.
 
-        `budget_shares` has the share of the time budget at which each step begins.
+        `budget_fractions` has the share of the time budget at which each step begins.
         """
-        shares = budget_shares or [0.0] * len(batches)
+        fractions = budget_fractions or [0.0] * len(batches)
         arguments = []
-        for number, (batch, share) in enumerate(zip(batches, shares, strict=True), start=step):
+        for number, (batch, share) in enumerate(zip(batches, fractions, strict=True), start=step):
             shards = self.split(batch, stop_flags, share)
             arguments.append((shards, self.seeds(number)))
-        self.budget_share = shares[-1]
+        self.budget_share = fractions[-1]
         return self.program.updates(arguments)
 
     def gradients(self, batch: TrainingBatch, step: int) -> dict[str, np.ndarray]:
@@ -188,13 +188,13 @@ class Engine:
         flags[:, 1:] = stop_flags.callback, stop_flags.signal
         if self.backend.process == 0:
             flags[0, 0] = budget_share  # once, so that the sum has the same bits
-        marks: dict[str, np.ndarray] = {FLAGS: flags}
-        groups = batch.inputs, batch.labels, batch.weights, marks
+        flags_by_name: dict[str, np.ndarray] = {FLAGS: flags}
+        groups = batch.inputs, batch.labels, batch.weights, flags_by_name
         if self._micro_batch_size is None:
             return _split_arrays(groups, self.backend.local, self.step.accumulation_steps)
 
         micro_batches = len(batch) * self.backend.processes // self._micro_batch_size
-        marks[USED] = np.ones(len(batch), "float32")
+        flags_by_name[USED] = np.ones(len(batch), "float32")
         shards = _split_arrays(groups, self.backend.local, micro_batches)
         missing = self.step.accumulation_steps - micro_batches
         return [tuple(_fill_up(group, missing) for group in shard) for shard in shards]

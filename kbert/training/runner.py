@@ -280,8 +280,8 @@ def _make_loop_plan(plan: RunPlan, best: BestWeights, run: RunFolder | None) -> 
     if plan.hours is not None:
         assert run is not None  # pretraining has a folder
         record = run.record_share if run.chief else None
-        budget = TimeBudget(plan.hours, run.read_shares(), record)
-        plan.batches.shares = budget.shares
+        budget = TimeBudget(plan.hours, run.read_fractions(), record)
+        plan.batches.fractions = budget.fractions
     return LoopPlan(
         plan.steps,
         best.evaluate if plan.evaluate else None,

@@ -18,32 +18,32 @@ class TimeBudget:
 
     Args:
         hours: the budget.
-        shares: of the steps that were recorded, in order.
+        fractions: of the steps that were recorded, in order.
         record: writes the share of a step, counted from 0; None: another process does.
 
     Attributes:
-        shares: the share at which each step began, 0 … 1, exact in float32.
+        fractions: the share at which each step began, 0 … 1, exact in float32.
     """
 
     def __init__(
         self,
         hours: float,
-        shares: Sequence[float] = (),
+        fractions: Sequence[float] = (),
         record: Callable[[int, float], None] | None = None,
     ):
         self._seconds = 3600 * hours
         self._record = record
         self._start: float | None = None  # of the budget, by this process's clock
-        self.shares = list(shares)
+        self.fractions = list(fractions)
 
     def begin_steps(self, step: int, count: int) -> list[float]:
         """Return the shares of the steps of a call: those recorded, then those by the clock."""
         self._measure(step + count)
-        return self.shares[step : step + count]
+        return self.fractions[step : step + count]
 
     def _measure(self, end: int) -> None:
         """Add the shares of the steps up to `end`, a call that begins now."""
-        first = len(self.shares)
+        first = len(self.fractions)
         if first >= end:
             return
         share = self._read_clock()
@@ -52,37 +52,37 @@ class TimeBudget:
             value = share + duration * (step - first)
             self.add(step, min(value, 1.0))
             if self._record is not None:
-                self._record(step, self.shares[step])
+                self._record(step, self.fractions[step])
 
     def add(self, step: int, share: float) -> None:
         """Add the share of a step that another process has measured, if it is not known yet."""
-        if step == len(self.shares):
-            self.shares.append(float(np.float32(share)))
+        if step == len(self.fractions):
+            self.fractions.append(float(np.float32(share)))
 
     def is_spent(self, done: int) -> bool:
         """Return whether no step fits after the first `done` ones; False where that is not known.
 
         It depends on the recorded shares alone: all hosts, and a resumed run, get the same answer.
         """
-        if not 0 < done <= len(self.shares):
+        if not 0 < done <= len(self.fractions):
             return False
-        last = self.shares[done - 1]
+        last = self.fractions[done - 1]
         return last >= 1 or last + 2 * self._estimate_step(done) > 1
 
     def count_seconds_left(self) -> float:
         """Return the seconds of the budget that are left after the last step that began."""
-        share = self.shares[-1] if self.shares else 0.0
+        share = self.fractions[-1] if self.fractions else 0.0
         return self._seconds * (1 - share)
 
     def _read_clock(self) -> float:
         now = time.monotonic()
         if self._start is None:  # the time between a kill and the next start does not count
-            last = self.shares[-1] if self.shares else 0.0
+            last = self.fractions[-1] if self.fractions else 0.0
             self._start = now - last * self._seconds
         return (now - self._start) / self._seconds
 
     def _estimate_step(self, done: int) -> float:
         """Return the share of the shortest of the last steps, from the start of one to the next."""
-        recent = self.shares[max(0, done - _RECENT) : done]
+        recent = self.fractions[max(0, done - _RECENT) : done]
         durations = np.diff(recent)
         return float(durations.min()) if len(durations) else 0.0

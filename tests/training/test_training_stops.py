@@ -70,7 +70,7 @@ class Host(Engine):
         assert sums[0] == HOSTS * step  # all are at the same update
         return {"loss": 1.0, "finite": 1.0} | dict(zip(StopFlags._fields, sums[1:], strict=True))
 
-    def updates(self, batches, step, stop_flags, budget_shares=None):
+    def updates(self, batches, step, stop_flags, budget_fractions=None):
         sent = [self.update(batch, step + place, stop_flags) for place, batch in enumerate(batches)]
         return lambda: sent
 

@@ -21,18 +21,18 @@ _FACTOR = 0x9E3779B97F4A7C15  # odd: its powers have all 64 bits
 def choose_bands(similarity: float) -> tuple[int, int]:
     """Return the numbers of bands and of hashes in a band whose threshold is this similarity.
 
-    Documents of similarity s are found with probability 1 - (1 - s**rows)**bands. The area between
+    Documents of similarity s are found with probability 1 - (1 - s**size)**bands. The area between
     this curve and a step at `similarity` is the smallest, as in Zhu et al. 2016 (LSH Ensemble).
     """
     similarities = np.linspace(0, 1, 1001)
     wanted = similarities >= similarity
     best, smallest = (1, HASHES), np.inf
     for bands in range(1, HASHES + 1):
-        for rows in range(1, HASHES // bands + 1):
-            found = 1 - (1 - similarities**rows) ** bands
-            area = np.abs(found - wanted).sum()
+        for size in range(1, HASHES // bands + 1):
+            probs = 1 - (1 - similarities**size) ** bands
+            area = np.abs(probs - wanted).sum()
             if area < smallest:
-                best, smallest = (bands, rows), area
+                best, smallest = (bands, size), area
     return best
 
 
@@ -66,25 +66,25 @@ def _list_grams(sentences: list[str]) -> list[str]:
     return [" ".join(gram) for gram in zip(*shifted, strict=False)]
 
 
-class KeptDocuments:
+class UniqueDocuments:
     """The documents that were kept, by 64-bit hashes of their bands.
 
     A million documents of 9 bands need about 0.4 GB: a sorted array, and a set of the latest ones,
     a sixteenth of it, which is merged when it is full.
     """
 
-    def __init__(self, bands: int, rows: int, earlier: Iterable[np.ndarray] = ()):
-        self._shape = (bands, rows)
-        powers = np.cumprod(np.full(rows + bands, _FACTOR, np.uint64))
-        self._factors, self._terms = powers[:rows], powers[rows:]
+    def __init__(self, bands: int, size: int, earlier: Iterable[np.ndarray] = ()):
+        self._shape = (bands, size)
+        powers = np.cumprod(np.full(size + bands, _FACTOR, np.uint64))
+        self._factors, self._terms = powers[:size], powers[size:]
         self._sorted = np.sort(np.concatenate([np.zeros(0, np.uint64), *earlier]))
         self._latest: set[int] = set()
         self._fresh: list[np.ndarray] = []
 
     def add(self, signature) -> bool:
         """Keep the document of a signature and return True; False: it repeats an earlier one."""
-        bands, rows = self._shape
-        hashes = signature[: bands * rows].astype(np.uint64).reshape(bands, rows)
+        bands, size = self._shape
+        hashes = signature[: bands * size].astype(np.uint64).reshape(bands, size)
         keys = hashes @ self._factors + self._terms
         numbers = keys.tolist()
         if not self._latest.isdisjoint(numbers):

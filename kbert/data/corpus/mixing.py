@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbert.data.corpus.blocks import Block
-from kbert.data.corpus.duplicates import KeptDocuments
+from kbert.data.corpus.duplicates import UniqueDocuments
 from kbert.data.corpus.tokenizing import Tokens
 
 
@@ -32,7 +32,7 @@ class Taken(NamedTuple):
 class SourceReader:
     """What is left of a source: its tokens, block by block, or document by document.
 
-    Documents that repeat one of `kept` are left out.
+    Documents that repeat one of `unique` are left out.
 
     Attributes:
         taken: number of tokens that were taken.
@@ -45,14 +45,14 @@ class SourceReader:
         answers: Generator[tuple[Block, Tokens], None, None],
         numbers: dict[str, int],
         position: dict,
-        kept: KeptDocuments | None = None,
+        unique: UniqueDocuments | None = None,
     ):
         self._answers = answers
         self._numbers = numbers
         self._position = position
         self._documents: deque[Taken] = deque()
         self._rest: list[Tokens] = []  # of the last document, which goes on in the next block
-        self._kept = kept
+        self._unique = unique
         self.taken = position.get("tokens", 0)
         self.duplicates = position.get("duplicates", 0)
 
@@ -103,7 +103,7 @@ class SourceReader:
 
     def _keep(self, document: Taken) -> bool:
         """Count a document, and return whether it repeats none that was kept."""
-        if self._kept is not None and not self._kept.add(document.tokens.signatures):
+        if self._unique is not None and not self._unique.add(document.tokens.signatures):
             self.duplicates += 1
             return False
         self.taken += len(document.tokens.ids)

@@ -23,8 +23,8 @@ from kbert.io.json_differences import iterate_differences
 
 _BEGUN = "begun.json"
 _OTHER_FOLDER = "choose another folder for the shards"
-_PART = re.compile(r"part-\d{5,}(\.json|-sentences\.npy|-documents\.npy|-kept\.npy)")
-_KEPT = "kept.npy"
+_PART = re.compile(r"part-\d{5,}(\.json|-sentences\.npy|-documents\.npy|-unique\.npy)")
+_UNIQUE = "unique.npy"
 _NAMES = "|".join(re.escape(name) for name in (_BEGUN, INDEX, SENTENCES, DOCUMENTS, VOCABULARY))
 _FILES = re.compile(rf"tokens-\d{{5,}}\.npy|{_PART.pattern}|{_NAMES}")
 
@@ -115,10 +115,10 @@ class ShardWriter:
         self._ids.append(tokens.ids.astype(self._dtype))
         self.tokens += len(tokens.ids)
 
-    def write_shard(self, resume: list[dict], kept: np.ndarray | None = None) -> None:
+    def write_shard(self, resume: list[dict], unique: np.ndarray | None = None) -> None:
         """Write what was added; the next shard begins at these positions, one for each source.
 
-        `kept` is what `read_kept` yields, to tell later duplicates of this shard's documents.
+        `unique` is what `read_unique` yields, to tell later duplicates of this shard's documents.
         """
         self.resume = resume
         if not self.tokens:
@@ -136,8 +136,8 @@ class ShardWriter:
         digest = _save(self.folder / TOKENS.format(number), ids)
         _save(self._temporary(number, SENTENCES), sentences)
         _save(self._temporary(number, DOCUMENTS), offset + begins)
-        if kept is not None:
-            _save(self._temporary(number, _KEPT), kept)
+        if unique is not None:
+            _save(self._temporary(number, _UNIQUE), unique)
         fresh = bool(is_end[-1])
         shard = {
             "tokens": self.tokens,
@@ -193,9 +193,9 @@ class ShardWriter:
         counts = [position[kind] for position in self.resume]
         return dict(zip(names, counts, strict=True))
 
-    def read_kept(self) -> Iterator[np.ndarray]:
-        """Yield what `write_shard` was given as `kept`, shard by shard."""
-        return self._read_arrays(_KEPT)
+    def read_unique(self) -> Iterator[np.ndarray]:
+        """Yield what `write_shard` was given as `unique`, shard by shard."""
+        return self._read_arrays(_UNIQUE)
 
     def _list_token_files(self) -> list[dict]:
         """Return the index's entries of the files of tokens."""

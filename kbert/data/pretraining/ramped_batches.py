@@ -24,11 +24,11 @@ class RampedBatches(Batches):
         first_size: examples of the first step.
         micro_batch_size: examples of a micro-batch over all devices; both sizes are multiples.
         ratio: share of the run at whose end the batches have the whole size.
-        steps: of the run; None: it has a time budget, see `shares`.
+        steps: of the run; None: it has a time budget, see `fractions`.
 
     Attributes:
         batch_size, fingerprint: as in `Batches`; a batch is never larger.
-        shares: of a time budget, by step, as `kbert.training.time_budget.TimeBudget` has them.
+        fractions: of a time budget, by step, as `kbert.training.time_budget.TimeBudget` has them.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RampedBatches(Batches):
         self._micro_batch_size = micro_batch_size
         self._ratio = ratio
         self._steps = steps
-        self.shares: Sequence[float] = ()
+        self.fractions: Sequence[float] = ()
         self._starts = [0]  # the first example of each step, and of the one after them
         self._lock = threading.Lock()  # the loop asks for batches in a thread of its own
         self.batch_size = batches.batch_size
@@ -81,6 +81,6 @@ class RampedBatches(Batches):
         elif step < DELAY:
             share = 0.0
         else:
-            share = self.shares[step - DELAY]
+            share = self.fractions[step - DELAY]
         grown = (self._last - self._first) * min(share / self._ratio, 1.0)
         return (self._first + int(grown)) * self._micro_batch_size

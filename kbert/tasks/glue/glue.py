@@ -214,11 +214,11 @@ class _TaskRuns(NamedTuple):
         else:
             tuned = finetune(task=task.kind, output=folder, **options)
 
-        measured = [tuned.metrics]
+        metrics_of_files = [tuned.metrics]
         limit = length_of_examples(tuned.bert, options["max_length"])
         for records in further:
-            measured.append(evaluate(tuned.bert, task.kind, records, max_length=limit))
+            metrics_of_files.append(evaluate(tuned.bert, task.kind, records, max_length=limit))
         metrics: dict[str, float] = {}
-        for suffix, values in zip(task.suffixes, measured, strict=True):
+        for suffix, values in zip(task.suffixes, metrics_of_files, strict=True):
             metrics |= {name + suffix: values[name] for name in task.metrics}
         return metrics

@@ -39,7 +39,7 @@ from kbert.training.run_plan import (
 )
 
 LEAST_STEPS = 10  # of a time budget: an evaluation is due after a tenth of them
-BUDGET_PARTS = 1_000_000  # of a time budget, which the schedule counts as it counts steps
+BUDGET_STEPS = 1_000_000  # of a time budget, which the schedule counts as it counts steps
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ def _make_optimizer(settings: PretrainingSettings) -> Optimizer:
         assert settings.steps is not None and settings.warmup_steps is not None
         return make_optimizer(settings, settings.steps, settings.warmup_steps)
     assert settings.warmup_ratio is not None
-    warmup_parts = round(settings.warmup_ratio * BUDGET_PARTS)
-    return make_optimizer(settings, BUDGET_PARTS, warmup_parts, follows_budget=True)
+    warmup_steps = round(settings.warmup_ratio * BUDGET_STEPS)
+    return make_optimizer(settings, BUDGET_STEPS, warmup_steps, follows_budget=True)
 
 
 def _plan_model(

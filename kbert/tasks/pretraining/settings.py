@@ -12,7 +12,7 @@ from kbert.training.settings.run_settings import RunSettings
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
 WARMUP_RATIO = 0.1  # of a time budget
 RAMP_RATIO = 0.6  # of the code of Geiping and Goldstein 2022, config/train/bert-o4.yaml
-_COUNTED_IN_STEPS = ("steps", "warmup_steps", "schedule_timescale")
+_STEP_SETTINGS = ("steps", "warmup_steps", "schedule_timescale")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +148,10 @@ def check_budget(settings: PretrainingSettings) -> None:
         )
     if hours is None:
         return
-    counted = {name: getattr(settings, name) for name in _COUNTED_IN_STEPS}
+    step_settings = {name: getattr(settings, name) for name in _STEP_SETTINGS}
     if isinstance(settings.schedule, dict):
-        counted["schedule"] = f"keras.optimizers.schedules.{settings.schedule['class_name']}"
-    for name, value in counted.items():
+        step_settings["schedule"] = f"keras.optimizers.schedules.{settings.schedule['class_name']}"
+    for name, value in step_settings.items():
         if value is not None:
             raise ValueError(
                 f"{name} counts in steps and cannot go with hours, the time budget: leave one "

@@ -233,10 +233,10 @@ class _Trainer:
         # device, which would then idle until the next batch is sent. A step after one that ends
         # the run changes nothing (the engine sees to it), so it is not one too many.
         stop_flags = self.agreement.send()
-        shares = None
+        fractions = None
         if self.plan.budget is not None and self.engine.backend.process == 0:
-            shares = self.plan.budget.begin_steps(step, len(batches))
-        read_metrics = self.engine.updates(batches, step, stop_flags, shares)
+            fractions = self.plan.budget.begin_steps(step, len(batches))
+        read_metrics = self.engine.updates(batches, step, stop_flags, fractions)
         self.in_flight.append((step, batches, read_metrics))
         self.done = step + len(batches)
         self.score = None

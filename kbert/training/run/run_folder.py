@@ -47,13 +47,13 @@ _logger = logging.getLogger("kbert")
 _LOCK = ".lock"
 _LOCK_MARK = b"kbert\n"  # in a lock that kbert made; another one stays in the folder
 _MODELS = {"model": "transformers", "model.keras": "keras", "adapter": "peft"}  # formats by name
-_SHARES_FILE = "budget.jsonl"
+_BUDGET_FILE = "budget.jsonl"
 _FOLDERS = ("checkpoints", "tensorboard", "model", "adapter")
 _FILES = (
     "settings.json",
     "environment.json",
     "metrics.jsonl",
-    _SHARES_FILE,
+    _BUDGET_FILE,
     "report.html",
     "result.json",
 )
@@ -120,7 +120,7 @@ class RunFolder:
         self.chief = chief  # whether this process writes; only one process does, all read
         self.states = States(self.path / "checkpoints", self._id, self.check)
         self._records: tuple[RecordFile, EventFile] | tuple[()] = ()  # open, the chief's
-        self._shares: RecordFile | None = None  # of a time budget, open, the chief's
+        self._budget_file: RecordFile | None = None  # of a time budget, open, the chief's
         self._lock: int | None = None  # its file
 
     @classmethod
@@ -328,7 +328,7 @@ class RunFolder:
         self._records = lines, EventFile(self.path / "tensorboard", step)
         if self.settings.get("hours") is not None:
             # those of later steps too, which are computed again by the same shares
-            self._shares = RecordFile(self.path / _SHARES_FILE, MOST_STEPS)
+            self._budget_file = RecordFile(self.path / _BUDGET_FILE, MOST_STEPS)
         return self.read_records()
 
     def log(self, step: int, values: dict[str, float]) -> None:
@@ -338,17 +338,17 @@ class RunFolder:
 
     def record_share(self, step: int, share: float) -> None:
         """Record the share of the time budget at which a step, counted from 0, begins."""
-        if self._shares is not None:
-            self._shares.add(step + 1, {"budget_share": share})
+        if self._budget_file is not None:
+            self._budget_file.add(step + 1, {"budget_share": share})
 
-    def read_shares(self) -> list[float]:
+    def read_fractions(self) -> list[float]:
         """Return the recorded shares of the steps, in order."""
-        shares: list[float] = []
-        for line in read_records(self.path / _SHARES_FILE):
-            if line["step"] != len(shares) + 1 or "budget_share" not in line:
+        fractions: list[float] = []
+        for line in read_records(self.path / _BUDGET_FILE):
+            if line["step"] != len(fractions) + 1 or "budget_share" not in line:
                 break
-            shares.append(line["budget_share"])
-        return shares
+            fractions.append(line["budget_share"])
+        return fractions
 
     def save_state(self, arrays: dict, step: int, *, score=None) -> None:
         """Write a state with its score (and what breaks ties), and remove superseded ones."""
@@ -357,8 +357,8 @@ class RunFolder:
         self.check_not_moved()
         if self._records:
             self._records[0].flush()  # a state never outlives the lines up to it
-        if self._shares is not None:
-            self._shares.flush()
+        if self._budget_file is not None:
+            self._budget_file.flush()
 
         value, tie = score or (None, None)
         facts = {
@@ -428,9 +428,9 @@ class RunFolder:
         for file in self._records:
             file.close()
         self._records = ()
-        if self._shares is not None:
-            self._shares.close()
-            self._shares = None
+        if self._budget_file is not None:
+            self._budget_file.close()
+            self._budget_file = None
 
 
 def _describe_environment(engine) -> dict[str, Any]:
