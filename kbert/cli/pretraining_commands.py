@@ -73,7 +73,7 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
         return
 
     length = settings.get("steps") or settings.get("hours")
-    needed = {"SHARDS": shards, "-o RUN": output, "--steps": length}
+    needed = {"SHARDS": shards, "-o RUN": output, "--steps or --hours": length}
     require_options("kbert pretrain SHARDS -o RUN --steps N", needed)
     if init is not None and config is not None:
         raise click.UsageError(

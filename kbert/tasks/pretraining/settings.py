@@ -12,7 +12,7 @@ from kbert.training.settings.run_settings import RunSettings
 MOST_WARMUP = 10_000  # the paper's warm-up (appendix A.2)
 WARMUP_RATIO = 0.1  # of a time budget
 RAMP_RATIO = 0.6  # of the code of Geiping and Goldstein 2022, config/train/bert-o4.yaml
-_STEP_SETTINGS = ("steps", "warmup_steps", "schedule_timescale")
+_STEP_SETTINGS = ("warmup_steps", "schedule_timescale")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +141,11 @@ def check_length(settings: PretrainingSettings) -> None:
 def check_budget(settings: PretrainingSettings) -> None:
     """Raise a ValueError for a run of two lengths, or for a count of steps in a time budget."""
     hours = settings.hours
+    if settings.steps is not None and hours is not None:
+        raise ValueError(
+            f"steps and hours cannot go together: leave one out, got {settings.steps:,} steps and "
+            f"{hours:g} hours"
+        )
     if settings.warmup_steps is not None and settings.warmup_ratio is not None:
         raise ValueError(
             "warmup_steps and warmup_ratio cannot go together: leave one out, got "
