@@ -35,7 +35,7 @@ def _check_settings(settings: PretrainingSettings, arguments: Mapping[str, Any])
         raise ValueError("config cannot be given with init, which has its own: leave config out")
     check_teacher(settings, arguments.get("teacher") is not None)
     check_budget(settings)
-    check_ramp(settings)
+    check_ramp(settings, arguments.get("teacher") is not None)
     check_init(settings, has_init)
     check_dev(settings, arguments.get("dev") is not None)
 
@@ -82,7 +82,7 @@ def pretrain(shards, config, init, dev, teacher, output, run, run_options, **set
     check_new_run(output)
     checked = PretrainingSettings.from_options(settings)
     check_budget(checked)
-    check_ramp(checked)
+    check_ramp(checked, teacher is not None)
     _check_inputs(shards, config, init, dev, teacher)
 
     data |= {"output": output, "init": init}

@@ -281,7 +281,8 @@ def _make_loop_plan(plan: RunPlan, best: BestWeights, run: RunFolder | None) -> 
         assert run is not None  # pretraining has a folder
         record = run.record_share if run.chief else None
         budget = TimeBudget(plan.hours, run.read_fractions(), record)
-        plan.batches.fractions = budget.fractions
+        if plan.micro_batch_size is not None:
+            plan.batches.fractions = budget.fractions  # the size of a batch follows them
     return LoopPlan(
         plan.steps,
         best.evaluate if plan.evaluate else None,

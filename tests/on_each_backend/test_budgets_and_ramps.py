@@ -112,6 +112,7 @@ def test_growing_batch_computes_what_a_small_one_computes(shards, tmp_path):
         ({"steps": 9, "ramp_from": 3, "ramp_ratio": 1}, ["ramp_ratio"]),
         ({"steps": 9, **GROWING, "ramp_from": 7}, ["ramp_from", "multiple of 3"]),
         ({"steps": 9, **GROWING, "ramp_from": 18}, ["ramp_from", "18"]),
+        ({"steps": 9, **GROWING, "teacher": "no such model"}, ["ramp_from", "teacher"]),
     ],
 )
 def test_budget_or_ramp_that_cannot_be_is_refused(shards, tmp_path, settings, named):

@@ -12,7 +12,7 @@ import numpy as np
 from kbert.checkpoints.bert import Bert
 from kbert.checkpoints.transfer import weights_digest
 from kbert.data.tokenization.tokenizer import Tokenizer
-from kbert.data.training_batch import TrainingBatch
+from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import names
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS
@@ -26,7 +26,7 @@ from kbert.training.run_plan import RunPlan
 
 
 @dataclass(frozen=True, eq=False)
-class DistilledBatches:
+class DistilledBatches(Batches):
     """A student's batches, with a teacher's outputs among their labels.
 
     A batch still depends on its step alone: the teacher has no dropout, and does not change. It
@@ -53,12 +53,12 @@ class DistilledBatches:
     order: Sequence[int] | None = None
 
     @property
-    def batch_size(self) -> int:
+    def batch_size(self) -> int:  # type: ignore[override]  # of a frozen dataclass
         """Number of examples in a step."""
         return self.batches.batch_size
 
     @property
-    def fingerprint(self) -> dict:
+    def fingerprint(self) -> dict:  # type: ignore[override]
         """See `Batches`."""
         return self.batches.fingerprint
 

@@ -48,7 +48,7 @@ def request_pretraining(
     if run is None:
         check_length(settings)
         check_budget(settings)
-        check_ramp(settings)
+        check_ramp(settings, sources.get("teacher") is not None)
         sources = pin_models(sources)
     check_teacher(settings, sources.get("teacher") is not None)
     check_init(settings, bool(sources.get("init")))

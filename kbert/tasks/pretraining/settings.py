@@ -164,9 +164,11 @@ def check_budget(settings: PretrainingSettings) -> None:
             )
 
 
-def check_ramp(settings: PretrainingSettings) -> None:
+def check_ramp(settings: PretrainingSettings, has_teacher: bool) -> None:
     """Raise a ValueError for batches that cannot grow by whole micro-batches."""
     first, ratio = settings.ramp_from, settings.ramp_ratio
+    if first is not None and has_teacher:
+        raise ValueError(f"ramp_from does not go with a teacher: leave one out, got {first}")
     if first is None:
         if ratio is not None:
             raise ValueError(
