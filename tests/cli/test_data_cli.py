@@ -1,6 +1,7 @@
 """`kbert vocab` and `kbert prepare` write their files, and report mistakes in one line."""
 
 import io
+import json
 import logging
 import os
 import tempfile
@@ -41,6 +42,47 @@ def test_vocab_and_prepare_write_shards_from_text(call, corpus, tmp_path):
     for _ in range(2):
         status, out, _ = call("prepare", corpus, "--vocab", vocab, "-o", shards)
         assert status == 0 and out.startswith(f"wrote {shards}: {count}")
+
+
+def test_prepare_counts_the_duplicates_that_it_leaves_out(call, tmp_path):
+    pytest.importorskip("rensa")
+    texts = ["The cat sat on the mat.", "A dog ran.", "the CAT sat on the mat", "Birds sing."]
+    corpus = write_rows(tmp_path / "corpus.jsonl", "text", texts)
+    vocab, shards = tmp_path / "vocab", tmp_path / "shards"
+    assert call("vocab", corpus, "--size", 60, "-o", vocab).status == 0
+    line = ("prepare", corpus, "--vocab", vocab, "--drop-duplicates", 0.9, "-o", shards)
+    status, out, _ = call(*line)
+    assert status == 0 and out.startswith(f"wrote {shards}: 3 documents, 3 sentences")
+    assert out.endswith("duplicates: 1\n")
+    index = json.loads((shards / "index.json").read_text())
+    assert index["duplicates"] == 1 and index["settings"]["drop_duplicates"]["similarity"] == 0.9
+
+
+def write_rows(path: Path, column: str, texts: list[str]) -> Path:
+    """Write texts as a column of Parquet, of Arrow or of JSON lines, as the path ends."""
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps({column: text}) + "\n" for text in texts))
+        return path
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({column: texts})
+    if path.suffix == ".parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    else:
+        with pyarrow.ipc.new_stream(str(path), table.schema) as writer:
+            writer.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "b.arrow", "c.jsonl"])
+@pytest.mark.parametrize("command", ["vocab", "prepare"])
+def test_missing_column_is_one_line(call, corpus, tmp_path, command, name):
+    call("vocab", corpus, "--size", 300, "-o", tmp_path / "vocab")
+    option = ("--size", 300) if command == "vocab" else ("--vocab", tmp_path / "vocab")
+    path = write_rows(tmp_path / name, "body", ["The cat sat.", "A dog ran."])
+    status, out, err = call(command, path, *option, "-o", tmp_path / "new")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    check_named(err, path, "'text'", "body")
+    assert not (tmp_path / "new").exists()
 
 
 def make_context(name: str, words: list[str]) -> click.Context:

@@ -272,6 +272,7 @@ MISTAKES += [
         "processes",
         "0",
     ),
+    ("prepare lines.txt --vocab encoder --drop-duplicates 0 -o s", "--drop-duplicates", "got 0"),
     (f"prepare {HUB} --vocab x -o y", HUB, READ),
     ("pretrain --input x", "'--input'", "SHARDS"),
     ("pretrain --precision bf16", "mixed_bfloat16?"),

@@ -22,18 +22,18 @@ def choose_bands(similarity: float) -> tuple[int, int]:
     """Return the numbers of bands and of hashes in a band whose threshold is this similarity.
 
     Documents of similarity s are found with probability 1 - (1 - s**size)**bands. The area between
-    this curve and a step at `similarity` is the smallest, as in Zhu et al. 2016 (LSH Ensemble).
+    this curve and a step at `similarity` is the smallest, as in Zhu et al. 2016 (LSH Ensemble),
+    among the sizes with as many bands as the hashes suffice for.
     """
     similarities = np.linspace(0, 1, 1001)
     wanted = similarities >= similarity
-    best, smallest = (1, HASHES), np.inf
-    for bands in range(1, HASHES + 1):
-        for size in range(1, HASHES // bands + 1):
-            probs = 1 - (1 - similarities**size) ** bands
-            area = np.abs(probs - wanted).sum()
-            if area < smallest:
-                best, smallest = (bands, size), area
-    return best
+
+    def measure_area(size: int) -> float:
+        probs = 1 - (1 - similarities**size) ** (HASHES // size)
+        return np.abs(probs - wanted).sum()
+
+    size = min(range(1, HASHES + 1), key=measure_area)
+    return HASHES // size, size
 
 
 def sign_documents(sentences: Sequence[str]) -> np.ndarray:
@@ -55,14 +55,12 @@ def sign_documents(sentences: Sequence[str]) -> np.ndarray:
 
 
 def _list_grams(sentences: list[str]) -> list[str]:
-    """Return the 5-grams of words, in lower case; of fewer words, them; without one, the text."""
+    """Return the 5-grams of words, in lower case; of fewer words, all in one; without, the text."""
     text = " ".join(sentences)
     words = _WORD.findall(text.lower())
     if not words:
         return sentences
-    if len(words) < _GRAM:
-        return [" ".join(words)]
-    shifted = (words[begin:] for begin in range(_GRAM))
+    shifted = (words[begin:] for begin in range(min(_GRAM, len(words))))
     return [" ".join(gram) for gram in zip(*shifted, strict=False)]
 
 
@@ -77,22 +75,20 @@ class UniqueDocuments:
         self._shape = (bands, size)
         powers = np.cumprod(np.full(size + bands, _FACTOR, np.uint64))
         self._factors, self._terms = powers[:size], powers[size:]
-        self._sorted = np.sort(np.concatenate([np.zeros(0, np.uint64), *earlier]))
+        # 0 as a first value: it is never empty, and a hash is 0 once in 2**64
+        self._sorted = np.sort(np.concatenate([np.zeros(1, np.uint64), *earlier]))
         self._latest: set[int] = set()
         self._fresh: list[np.ndarray] = []
 
     def add(self, signature) -> bool:
         """Keep the document of a signature and return True; False: it repeats an earlier one."""
-        bands, size = self._shape
-        hashes = signature[: bands * size].astype(np.uint64).reshape(bands, size)
+        hashes = np.resize(signature, self._shape).astype(np.uint64)  # the rest is in no band
         keys = hashes @ self._factors + self._terms
         numbers = keys.tolist()
-        if not self._latest.isdisjoint(numbers):
+        indices = np.searchsorted(self._sorted, keys)
+        is_old = self._sorted.take(indices, mode="clip") == keys
+        if is_old.any() or not self._latest.isdisjoint(numbers):
             return False
-        if len(self._sorted):
-            indices = np.searchsorted(self._sorted, keys)
-            if (self._sorted.take(indices, mode="clip") == keys).any():
-                return False
 
         self._latest.update(numbers)
         self._fresh.append(keys)
@@ -104,6 +100,6 @@ class UniqueDocuments:
 
     def take_fresh(self) -> np.ndarray:
         """Return the hashes of the documents that were kept since the last call, uint64."""
-        fresh = np.concatenate([np.zeros(0, np.uint64), *self._fresh])
+        fresh = np.array(self._fresh, np.uint64).ravel()
         self._fresh = []
         return fresh

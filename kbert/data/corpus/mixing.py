@@ -35,6 +35,7 @@ class SourceReader:
     Documents that repeat one of `unique` are left out.
 
     Attributes:
+        unique: the documents that were kept; None: repeated ones are not left out.
         taken: number of tokens that were taken.
         position: where to go on: file, offset, line, the tokens that were taken, and the
             duplicates that were left out.
@@ -52,7 +53,7 @@ class SourceReader:
         self._position = position
         self._documents: deque[Taken] = deque()
         self._rest: list[Tokens] = []  # of the last document, which goes on in the next block
-        self._unique = unique
+        self.unique = unique
         self.taken = position.get("tokens", 0)
         self.duplicates = position.get("duplicates", 0)
 
@@ -103,7 +104,7 @@ class SourceReader:
 
     def _keep(self, document: Taken) -> bool:
         """Count a document, and return whether it repeats none that was kept."""
-        if self._unique is not None and not self._unique.add(document.tokens.signatures):
+        if self.unique is not None and not self.unique.add(document.tokens.signatures):
             self.duplicates += 1
             return False
         self.taken += len(document.tokens.ids)
@@ -155,10 +156,10 @@ def _join(pieces: list[Tokens]) -> Tokens:
     return Tokens(ids, lengths, np.minimum.reduce(signatures) if signatures else None)
 
 
-def take_all(readers: list[SourceReader], by_document: bool = False) -> Iterator[Taken]:
-    """Yield the tokens of sources, one after the other, in blocks or in documents."""
+def take_all(readers: list[SourceReader]) -> Iterator[Taken]:
+    """Yield the tokens of sources, one after the other, in blocks, or in documents to drop some."""
     for reader in readers:
-        take = reader.take_document if by_document else reader.take_block
+        take = reader.take_block if reader.unique is None else reader.take_document
         yield from iter(take, None)
 
 

@@ -277,8 +277,7 @@ def _write(
         def write(positions: list[dict]) -> None:
             writer.write_shard(positions, unique.take_fresh() if unique else None)
 
-        by_document = unique is not None
-        for taken in take_mix(readers, weights) if weights else take_all(readers, by_document):
+        for taken in take_mix(readers, weights) if weights else take_all(readers):
             add([taken])
             if writer.tokens >= shard_tokens:
                 for reader in readers:
