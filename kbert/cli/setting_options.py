@@ -24,6 +24,7 @@ _RUN_OPTIONS = (
     "peak_flops",
     "keep_checkpoints",
     "report_examples",
+    "profile",
 )
 
 

@@ -112,6 +112,7 @@ def resume(
     keep_checkpoints: bool | None = None,
     report_examples: bool | None = None,
     steps_per_execution: int | None = None,
+    profile: str | None = None,
 ) -> "Trained | Finetuned":
     """Resume a run. The result is bit-identical to that of a run that was never stopped.
 

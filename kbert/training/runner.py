@@ -27,8 +27,9 @@ from kbert.training.run.live_report import LiveReport
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_plan import Device, Request, RunPlan
 from kbert.training.settings.run_settings import RunOptions
+from kbert.training.settings.setting_rules import read_profile
 from kbert.training.stopping import StopFlags
-from kbert.training.time_budget import TimeBudget
+from kbert.training.time_budget import MOST_STEPS, TimeBudget
 
 if TYPE_CHECKING:
     from kbert.training.engine import Engine
@@ -50,6 +51,11 @@ def start(request: Request, output: str | os.PathLike | None, options: RunOption
     """Do a new run in an unused folder, or without one."""
     if output is not None:
         refuse_used(output)
+    elif options.profile is not None:
+        raise ValueError(
+            f"profile must go with output, the folder of the run, got {options.profile} alone: "
+            "give both"
+        )
     backend, plan = _plan(request, options)
     # it raises before there is a folder
     engine, base_digest = _build(backend, plan, options, begin=True)
@@ -126,10 +132,13 @@ def train(
 
     best = BestWeights(engine, plan.evaluate, plan.score, plan.keep_best, run)
     report = LiveReport(run, plan, lambda: best.predictions)
+    loop_plan = _make_loop_plan(plan, best, run, options)
+    if options.profile is not None and loop_plan.profile.start < done:
+        _logger.warning("no profile of the steps %s: %d are done", options.profile, done)
     history = loop.train(
         engine,
         plan.batches,
-        _make_loop_plan(plan, best, run),
+        loop_plan,
         run=run,
         start=done,
         callbacks=options.callbacks,
@@ -162,11 +171,23 @@ def _plan(request: Request, options: RunOptions) -> tuple[Any, RunPlan]:
     # Sums in one order, before anything is computed: threads add up in another at each start, and a
     # run that was stopped would end with other last bits than one that was not.
     make_deterministic()
+    _check_profile(options, getattr(request.settings, "steps", None) or MOST_STEPS)
     backend = backends.start(options.devices)
     jit = request.settings.jit
     compiled = backend.default_jit if jit is None else jit
     device = Device(compiled, backend.shape_cost)
-    return backend, request.plan(request, data, device)
+    plan = request.plan(request, data, device)
+    if plan.hours is None:
+        _check_profile(options, plan.steps)
+    return backend, plan
+
+
+def _check_profile(options: RunOptions, steps: int) -> None:
+    """Raise a ValueError if steps after the run's last one are to be profiled."""
+    if read_profile(options.profile).stop > steps:
+        raise ValueError(
+            f"profile must end at the run's last step, {steps}, or before it, got {options.profile}"
+        )
 
 
 def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["Engine", str | None]:
@@ -212,6 +233,7 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
         jit=settings.jit,
         steps_per_execution=options.steps_per_execution,
         micro_batch_size=plan.micro_batch_size,
+        own_names=options.profile is not None,
     )
 
     # refuses what replicas and micro-batches do not divide
@@ -274,7 +296,9 @@ def _hold(backend, run: RunFolder | None) -> Iterator[None]:
         yield
 
 
-def _make_loop_plan(plan: RunPlan, best: BestWeights, run: RunFolder | None) -> LoopPlan:
+def _make_loop_plan(
+    plan: RunPlan, best: BestWeights, run: RunFolder | None, options: RunOptions
+) -> LoopPlan:
     settings = plan.settings
     budget = None
     if plan.hours is not None:
@@ -292,6 +316,7 @@ def _make_loop_plan(plan: RunPlan, best: BestWeights, run: RunFolder | None) -> 
         patience=settings.patience,
         log_every=settings.log_every,
         budget=budget,
+        profile=read_profile(options.profile),
     )
 
 

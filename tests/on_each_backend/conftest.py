@@ -13,6 +13,7 @@ DEFAULT_FILES = {
     "torch": (
         "losses",
         "numbers",
+        "profiles",
         "run_on_backend",
         "schedules",
         "trained_in_part",

@@ -289,7 +289,7 @@ def test_every_finetuning_setting_is_an_option():
     options = {option.name: option.help for option in finetune_command.params[1:]}
     fields = {field.name: field.default for field in dataclasses.fields(FinetuningSettings)}
     others = {"task", "train", "dev", "output", "run", "devices", "peak_flops", "quiet"}
-    others |= {"keep_checkpoints", "report_examples", "steps_per_execution", "teacher"}
+    others |= {"keep_checkpoints", "report_examples", "steps_per_execution", "profile", "teacher"}
     others |= {"settings_file", "print_settings"}
     assert set(options) - others == set(fields) - {"lengths", "optimizer", "metrics"}
     for name in set(fields) & set(options):

@@ -133,12 +133,20 @@ def test_version_changelog_and_citation_agree():
     assert f"\nversion: {kbert.__version__}\n" in citation
 
 
-@pytest.mark.parametrize("name", ["cpu", "tpu"])
+@pytest.mark.parametrize("name", ["cpu", "cuda", "tpu"])
 def test_dockerfile_copies_existing_files(name):
     lines = (ROOT / "docker" / f"{name}.Dockerfile").read_text(encoding="utf-8").splitlines()
     copied = [word for line in lines if line.startswith("COPY") for word in line.split()[1:-1]]
-    extra = re.search(r'"\.\[([\w-]+)\]"', "\n".join(lines))[1]
+    text = "\n".join(lines)
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
+    text = re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], text)
+    extra = re.search(r'"\.\[([\w-]+)\]"', text)[1]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert extra in project["optional-dependencies"]
+    extras = project["optional-dependencies"]
+    assert extra in extras
+    for argument in re.findall(r"EXTRA=([\w-]+)", text):
+        assert argument in extras
+    backend = re.search(r"KERAS_BACKEND=(\w+)", text)
+    assert extra.startswith(backend[1] if backend else "tensorflow") or extra == "tpu"
     assert {"pyproject.toml", "README.md", "kbert"} <= set(copied)
     assert all((ROOT / place).exists() for place in copied)

@@ -100,6 +100,7 @@ def finetune(
     keep_checkpoints: bool | None = None,
     report_examples: bool | None = None,
     steps_per_execution: int | None = None,
+    profile: str | None = None,
 ) -> Finetuned:
     """Fine-tune a BERT (the paper, section 4).
 

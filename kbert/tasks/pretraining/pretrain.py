@@ -90,6 +90,7 @@ def pretrain(
     keep_checkpoints: bool | None = None,
     report_examples: bool | None = None,
     steps_per_execution: int | None = None,
+    profile: str | None = None,
 ) -> Trained:
     """Pretrain a BERT with MLM and NSP, or with MLM only.
 

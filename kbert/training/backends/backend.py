@@ -5,6 +5,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -148,6 +149,10 @@ class Backend(ABC):
         self, step: TrainingStep, state: TrainingState, jit: bool | None, steps: int
     ) -> Program:
         """Return the step's functions, for up to `steps` steps per call; jit=None: by device."""
+
+    @abstractmethod
+    def profile(self, folder: Path) -> contextlib.AbstractContextManager:
+        """Return the context of the steps to profile; at its end their trace is in the folder."""
 
     # Within a step.
 

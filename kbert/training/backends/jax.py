@@ -7,13 +7,18 @@ seeds of its own. They are summed once, and the rest is the program of one devic
 import atexit
 import contextlib
 import functools
+import gzip
 import itertools
+import json
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.extend.backend
 import keras
 import numpy as np
 
@@ -30,6 +35,7 @@ from kbert.training.backends.backend import (
 )
 from kbert.training.step.step import TrainingStep
 
+_OPERATION = re.compile(r'([\w.-]+) = .*op_name="([^"]*)"')  # of a program's text
 _JOINED = 2**23  # elements of gradients that are sent at a time: more than XLA joins by itself
 
 
@@ -86,6 +92,14 @@ class JaxBackend(Backend):
 
     def compile(self, step: TrainingStep, state, jit: bool | None, steps: int) -> "_Program":
         return _Program(self, step, state, jit is not False)
+
+    @contextlib.contextmanager
+    def profile(self, folder: Path) -> Iterator[None]:
+        jax.profiler.start_trace(folder, create_perfetto_trace=True)
+        yield
+        jax.profiler.stop_trace()
+        (file,) = folder.rglob("perfetto_trace.json.gz")
+        _name_operations(file)
 
     # Within a step.
 
@@ -160,6 +174,23 @@ class JaxBackend(Backend):
 
     def global_norm(self, gradients: list):
         return compute_norm(gradients)
+
+
+def _name_operations(file: Path) -> None:
+    """Give the operations of a trace their "op_name", of their layers; XLA's of a CPU has none."""
+    op_names = {}
+    for executable in jax.extend.backend.get_backend().live_executables():
+        for module in executable.hlo_modules():
+            for operation, op_name in _OPERATION.findall(module.to_string()):
+                op_names[module.name, operation] = op_name
+
+    trace = json.loads(gzip.decompress(file.read_bytes()))
+    for event in trace["traceEvents"]:
+        arguments = event.get("args", {})
+        key = arguments.get("hlo_module"), arguments.get("hlo_op")
+        arguments["op_name"] = op_names.get(key, "")
+    text = json.dumps(trace)
+    file.write_bytes(gzip.compress(text.encode()))
 
 
 def _choose_devices(devices: int | None, processes: int) -> list:

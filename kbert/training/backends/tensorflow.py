@@ -5,14 +5,17 @@ Its shapes are static, and nothing in it asks the host. No TPU has run it yet.
 """
 
 import contextlib
+import gzip
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from kbert import ops as kops
+from kbert.io import extras
 from kbert.ops import keras_internals
 from kbert.ops.tensorflow import forward_only, hide_from_xla
 from kbert.training.backends import strategies
@@ -91,6 +94,19 @@ class TensorFlowBackend(Backend):
         if jit_updates and not whole and isinstance(step.optimizer.name, str):
             self.assign_update = function(_assign_update, jit_compile=True)
         return _Program(self, step, state, whole, jit, steps)
+
+    @contextlib.contextmanager
+    def profile(self, folder: Path) -> Iterator[None]:
+        tf.profiler.experimental.start(str(folder))
+        yield
+        tf.profiler.experimental.stop()
+
+        extras.require("TensorFlow's trace for Perfetto", "profile", "xprof")
+        from xprof.convert.raw_to_tool_data import xspace_to_tool_data
+
+        (file,) = folder.rglob("*.xplane.pb")
+        trace, _ = xspace_to_tool_data([str(file)], "trace_viewer", {})
+        file.with_name("perfetto_trace.json.gz").write_bytes(gzip.compress(trace.encode()))
 
     # Within a step.
 

@@ -5,11 +5,14 @@ the processes sum gradients and losses by torch.distributed (`torch_hosts`). Not
 """
 
 import contextlib
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import keras
 import numpy as np
 import torch
+from torch import profiler
 from torch.optim.adamw import adamw
 
 from kbert.ops.devices import device_names
@@ -67,6 +70,23 @@ class TorchBackend(Backend):
             weights = [*state.variables.weights, *state.frozen]
             torch_hosts.take_from_first([weight.value.data for weight in weights])
         return _Program(self, step, state)
+
+    @contextlib.contextmanager
+    def profile(self, folder: Path) -> Iterator[None]:
+        call = keras.Layer.__call__
+
+        @functools.wraps(call)
+        def call_by_name(layer, *arguments, **options):
+            with profiler.record_function(layer.name):
+                return call(layer, *arguments, **options)
+
+        write_trace = profiler.tensorboard_trace_handler(str(folder), use_gzip=True)
+        keras.Layer.__call__ = call_by_name
+        try:
+            with profiler.profile(on_trace_ready=write_trace):
+                yield
+        finally:
+            keras.Layer.__call__ = call
 
     # Within a step.
 

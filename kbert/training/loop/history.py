@@ -99,6 +99,7 @@ class LoopPlan:
     patience: int | None = None  # see `kbert.training.settings.run_settings.RunSettings`
     log_every: int = 1  # steps between two records
     budget: TimeBudget | None = None  # ends the run; None: the number of steps does
+    profile: range = range(-1, -1)  # steps to profile, counted from 0
 
     @property
     def epoch(self) -> int:
@@ -133,7 +134,8 @@ class LoopPlan:
 
     def pauses(self, done: int) -> bool:
         events = self.events_after(done)
-        return events.ends_epoch or events.saves
+        is_bound = done in (self.profile.start, self.profile.stop)
+        return events.ends_epoch or events.saves or is_bound
 
     def score_of(self, metrics: dict[str, float]) -> tuple[float, float]:
         """Rank an evaluation's metrics, see `rank_metrics`."""

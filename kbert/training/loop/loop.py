@@ -21,6 +21,7 @@ from kbert.training.loop import diagnosis
 from kbert.training.loop.callbacks import Callbacks, watch_batches
 from kbert.training.loop.calls import Call, calls, prefetch
 from kbert.training.loop.history import WORST, History, LoopPlan
+from kbert.training.loop.profiler import Profiler
 from kbert.training.loop.progress_line import Live
 from kbert.training.loop.saver import Saver
 from kbert.training.loop.throughput import Speed
@@ -146,6 +147,7 @@ class _Trainer:
         self.history = History()
         if self.run is not None:
             self.history.updates = self.run.begin(self.done)
+        self.profiler = Profiler(self.engine.backend, self.run)
         self.saver = Saver(self.engine, self.run, self.done or None)  # a resumed run has a state
 
         updates = self.history.updates
@@ -176,6 +178,7 @@ class _Trainer:
             self._report(self.done, due=True, interrupted=error)
             raise
         finally:
+            self.profiler.stop()
             self.saver.close()
 
     def _explain_failure(self, error: Exception) -> str:
@@ -201,9 +204,16 @@ class _Trainer:
             except Exception:
                 self._save_alone()
                 raise
+            if step == self.plan.profile.start:
+                self._read(at_most=0)
+                self.profiler.start()
             self._begin_call(step, len(batches))
             self._send(step, batches)
             self._read(at_most=self.ahead)
+            if self.done == self.plan.profile.stop:
+                self._read(at_most=0)  # the device has done them
+                self.profiler.stop()
+                self.speed.pause()
             self._between_calls()
 
         self.engine.state.use_averages()  # the last state, which is saved, has both

@@ -9,6 +9,7 @@ RUN/settings.json        what the run was asked for, what its data are, and thei
     model.keras, model/  the result, in kbert's and in transformers' format
     adapter/             of a run with LoRA, what was trained alone, as PEFT writes it
     report.html          its page, from the first step on
+    profile/             traces of the steps that were profiled, one per start
     result.json          written last: it is finished
 """
 
@@ -48,7 +49,7 @@ _LOCK = ".lock"
 _LOCK_MARK = b"kbert\n"  # in a lock that kbert made; another one stays in the folder
 _MODELS = {"model": "transformers", "model.keras": "keras", "adapter": "peft"}  # formats by name
 _BUDGET_FILE = "budget.jsonl"
-_FOLDERS = ("checkpoints", "tensorboard", "model", "adapter")
+_FOLDERS = ("checkpoints", "tensorboard", "model", "adapter", "profile")
 _FILES = (
     "settings.json",
     "environment.json",

@@ -224,6 +224,9 @@ class RunOptions:
             else 1. It is as in Keras's `compile`: the results are the same, with fewer waits for
             the host. A saved state, an evaluation and the end of an epoch end a call; a signal
             waits for its end.
+        profile: steps to profile, such as 10:20: from step 10 to step 20, counted from 1. None: no
+            profile. The backend's profiler writes a trace with the names of the layers to the run's
+            folder, profile/, for TensorBoard and Perfetto. The result is the same.
 
     Raises:
         ValueError: a value out of its range.
@@ -236,6 +239,7 @@ class RunOptions:
     keep_checkpoints: bool | None = None
     report_examples: bool | None = None
     steps_per_execution: int | None = None
+    profile: str | None = None
 
     def __post_init__(self):
         optional = (
@@ -244,6 +248,7 @@ class RunOptions:
             "keep_checkpoints",
             "report_examples",
             "steps_per_execution",
+            "profile",
         )
         values = {name: getattr(self, name) for name in ("progress", *optional)}
         check_settings(values, optional)

@@ -124,6 +124,14 @@ def _read_class_weights(value) -> str | dict[str, float]:
     return weights
 
 
+def read_profile(text: str | None) -> range:
+    """Return the steps of "FIRST:LAST", counted from 0; None: a range that no step is in."""
+    if text is None:
+        return range(-1, -1)
+    first, last = [int(number) for number in str.split(text, ":")]
+    return range(first - 1, last)
+
+
 def _freeze(text) -> str:
     read_freeze(text)
     return text
@@ -201,6 +209,11 @@ RULES = {
         lambda sizes: len(set(sizes)) == len(sizes) and min(sizes) >= 1,
     ),
     "freeze": Rule(FREEZE, _freeze),
+    "profile": Rule(
+        "be FIRST:LAST, two numbers of steps in order, counted from 1, such as 10:20",
+        read_profile,
+        lambda steps: 0 <= steps.start < steps.stop,
+    ),
     # in one order, however it is said
     "lora_targets": Rule(ON, lambda text: ",".join(read_lora_targets(text))),
     "class_weights": Rule(

@@ -47,9 +47,11 @@ class SegmentedModel:
 
     Args:
         trace: returns a function of tensors that is traced once, as `Backend.trace`.
+        own_names: whether each block is traced for itself, so that its operations have the names of
+            its own layers, for a profile; else all have those of the first block.
     """
 
-    def __init__(self, model: keras.Model, trace: Callable):
+    def __init__(self, model: keras.Model, trace: Callable, own_names: bool = False):
         self._layers = {layer.name: layer for layer in model.layers}
         self._input_names = model.input_names
         states = self._find_states()
@@ -60,7 +62,7 @@ class SegmentedModel:
         inputs = model.inputs
         self._embeddings = cut(inputs, states[:1])
         models = [cut([before, *inputs], [after]) for before, after in itertools.pairwise(states)]
-        self.blocks = _make_blocks(models, trace)
+        self.blocks = _make_blocks(models, trace, own_names)
         of_heads = [output for output in model.outputs if id(output) not in self._states]
         self._heads = None
         if of_heads:
@@ -121,12 +123,12 @@ class SegmentedModel:
         return mask
 
 
-def _make_blocks(models: list, trace: Callable) -> list[Block]:
-    """Return the blocks of models; those that are alike have one function."""
+def _make_blocks(models: list, trace: Callable, own_names: bool) -> list[Block]:
+    """Return the blocks of models; those that are alike have one function, but for `own_names`."""
     functions_of_kinds: dict[str, dict] = {}
     blocks = []
     for model in models:
-        kind = _describe(model)
+        kind = model.name if own_names else _describe(model)
         if kind not in functions_of_kinds:
             functions = {}
             for training in (True, False):

@@ -65,6 +65,7 @@ class TrainingStep:
     # Whether the backward pass recomputes each encoder block instead of keeping its activations:
     # less memory, more time, the same numbers.
     gradient_checkpointing: bool = False
+    own_names: bool = False  # of each block's layers, see `SegmentedModel`
     ramped: bool = False  # whether a step may have fewer micro-batches, the first of its arrays
     losses: Mapping[str, Loss] = field(default_factory=dict)  # by the name of the labels
     embedding_loss: EmbeddingLoss | None = None  # in place of `losses`
@@ -77,7 +78,7 @@ class TrainingStep:
             self.losses = {EMBEDDINGS: loss}
         self.segments = None
         if has_blocks(self.model):  # an engine trains other models too
-            self.segments = SegmentedModel(self.model, self.backend.trace)
+            self.segments = SegmentedModel(self.model, self.backend.trace, self.own_names)
         self.scaled = needs_scale(self.model)
         self.dropouts = len(self.seed_states)
         self.decayed = [optimizers.is_decayed(weight.path) for weight in self.trained.variables]
