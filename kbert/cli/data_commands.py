@@ -103,5 +103,12 @@ def prepare(corpus, vocab, output, processes, dask, **options):
         noun = name.removesuffix("s") if count == 1 else name
         counts.append(f"{count:,} {noun}")
     if options["drop_duplicates"] is not None:
-        counts.append(f"left out as duplicates: {index['duplicates']}")
+        counts.append(f"left out as duplicates: {_describe_counts(index['duplicates'])}")
     click.echo(f"wrote {output}: {', '.join(counts)}")
+
+
+def _describe_counts(counts: int | dict[str, int]) -> str:
+    """Return a number, or the numbers of the sources with their names."""
+    if isinstance(counts, int):
+        return f"{counts:,}"
+    return ", ".join(f"{count:,} of {name}" for name, count in counts.items())

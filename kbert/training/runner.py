@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbert.checkpoints import untrained_weights
 from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
+from kbert.data.pretraining.ramped_batches import MOST_TOGETHER
 from kbert.hub.model_card import make_card
 from kbert.training.determinism import make_deterministic, seed_weights
 from kbert.training.loop.best_weights import BestWeights
 from kbert.training.loop.history import History, LoopPlan
+from kbert.training.loop.throughput import Speed, measure_peak, measure_step
 from kbert.training.run.live_report import LiveReport
 from kbert.training.run.run_folder import RunFolder, refuse_used
 from kbert.training.run_plan import Device, Request, RunPlan
@@ -81,6 +83,8 @@ def resume(request: Request, options: RunOptions) -> RunResult:
     with _hold(backend, run):
         state = run.states.last()
         engine, base_digest = _build(backend, plan, options, begin=state is None)
+        if plan.hours is not None:
+            measure_step(engine, plan.batches)  # it compiles, which is no part of the budget
         if state is not None:
             engine.state.restore(state.arrays)
             _logger.warning(
@@ -120,7 +124,6 @@ def train(
 ) -> RunResult:
     """Do the steps of a plan that are left, write the result, and return it."""
     from kbert.training.loop import loop
-    from kbert.training.loop.throughput import Speed, measure_peak
 
     peak = options.peak_flops
     peak_source = "given"
@@ -236,6 +239,13 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
         own_names=options.profile is not None,
     )
 
+    if plan.hours is not None and plan.micro_batch_size is not None:
+        together = engine.steps_per_execution
+        if together > MOST_TOGETHER:
+            raise ValueError(
+                f"steps_per_execution must be at most {MOST_TOGETHER} with ramp_from and hours, "
+                f"got {together}: the size of a batch follows the time of earlier steps"
+            )
     # refuses what replicas and micro-batches do not divide
     engine.slice_examples(plan.batches.batch_size)
     is_adapted = bool(adapters_of(model))
@@ -246,8 +256,6 @@ def _build(backend, plan: RunPlan, options: RunOptions, begin: bool) -> tuple["E
 
 def _plan_budget(engine, plan: RunPlan) -> RunPlan:
     """Return the plan with the number of steps that its time budget has room for."""
-    from kbert.training.loop.throughput import measure_step
-
     assert plan.hours is not None and plan.plan_steps is not None
     seconds = measure_step(engine, plan.batches)
     whole_steps = 3600 * plan.hours / seconds

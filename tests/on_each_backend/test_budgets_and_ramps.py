@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -79,6 +81,39 @@ def test_run_goes_on_by_the_clock_after_its_last_record(budget_run, tmp_path):
     shares = [line["budget_share"] for line in read_lines(tmp_path / "budget.jsonl")]
     assert shares == sorted(shares)
     assert 0.9 < shares[-1] <= 1
+    # the other half of the time: compiling again, which takes longer, is not counted
+    assert len(shares) > known + len(lines) // 8
+
+
+@pytest.mark.full
+def test_run_that_is_killed_ends_as_one_that_is_not(shards, tmp_path):
+    """Killed at any moment and resumed, it has the weights of its recorded shares."""
+    config = tmp_path / "config.json"
+    config.write_text(kbert.BertConfig(**CONFIG).to_json())
+    command = [sys.executable, "-m", "kbert", "pretrain", "-q"]
+    new = [shards, "--config", config, "-o", tmp_path / "run", "--hours", HOURS]
+    new += ["--seq-len", 17, "--batch-size", 18, "--accumulation-steps", 6, "--ramp-from", 6]
+    new += ["--mlm-only", "--dev-ratio", 0.2, "--save-every", 13]
+    records = tmp_path / "run" / "budget.jsonl"
+
+    process = subprocess.Popen([*command, *map(str, new)])
+    while not records.exists() or len(records.read_bytes().splitlines()) < 29:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    states = [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()]
+    assert len(states) > 1  # one of a later step than the first
+    killed = kbert.resume(tmp_path / "run", progress=False)
+
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    for name in ("settings.json", "budget.jsonl"):
+        shutil.copy(tmp_path / "run" / name, whole / name)
+    unbroken = kbert.resume(whole, progress=False)
+    assert without_times(unbroken.history.updates) == without_times(killed.history.updates)
+    pairs = zip(unbroken.bert.model.get_weights(), killed.bert.model.get_weights(), strict=True)
+    assert all(np.array_equal(*pair) for pair in pairs)
 
 
 @full_on("jax", "torch")
@@ -119,6 +154,12 @@ def test_budget_or_ramp_that_cannot_be_is_refused(shards, tmp_path, settings, na
     with raises(ValueError, *named) as error:
         train(shards, tmp_path / "run", **settings)
     assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_many_steps_per_call_of_a_growing_batch_are_refused(shards, tmp_path):
+    with raises(ValueError, "steps_per_execution", "15"):
+        train(shards, tmp_path / "run", hours=HOURS, steps_per_execution=16, **GROWING)
     assert not (tmp_path / "run").exists()
 
 

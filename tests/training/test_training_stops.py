@@ -1,10 +1,12 @@
 """A stop that one host alone sees ends all hosts after the same step; without a backend."""
 
 import contextlib
+import itertools
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,10 +16,12 @@ from helpers.errors import raises
 from kbert.data import training_batch
 from kbert.data.training_batch import TrainingBatch
 from kbert.graph import names
+from kbert.training import time_budget
 from kbert.training.engine import Engine
 from kbert.training.loop import loop
 from kbert.training.loop.history import LoopPlan
 from kbert.training.stopping import StopFlags, Stopped, StopRequest, stop_requests
+from kbert.training.time_budget import TimeBudget
 
 STEPS, EPOCH, HOSTS = 23, 7, 3
 
@@ -72,6 +76,10 @@ class Host(Engine):
 
     def updates(self, batches, step, stop_flags, budget_fractions=None):
         sent = [self.update(batch, step + place, stop_flags) for place, batch in enumerate(batches)]
+        own = budget_fractions or [0.0] * len(batches)
+        shares = self.backend.meeting.total(self.backend.process, own)
+        for metrics, share in zip(sent, shares, strict=True):
+            metrics["budget_share"] = share
         return lambda: sent
 
 
@@ -204,6 +212,37 @@ def test_hosts_stop_at_the_end_of_a_call(monkeypatch, together, at, after, ahead
     ends = stops(monkeypatch, 1, "signal", at, ahead, together)
     why = f"stopped after step {after} of {STEPS} and saved. To resume: RUN"
     assert ends == [(why, [0, after] if number == 0 else []) for number in range(HOSTS)]
+
+
+@pytest.mark.parametrize("ahead", [(0, 0, 0), (1, 1, 1), (1, 0, 1)])
+def test_all_hosts_end_with_the_time_budget(monkeypatch, ahead):
+    """The first one has the clock: ten steps and a half fit, the others know it a step later."""
+    clock = itertools.count(step=3600 / 10.5)
+    own_time = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr(time_budget, "time", own_time)
+    monkeypatch.setattr(loop, "stop_requests", lambda alone: contextlib.nullcontext(StopRequest()))
+    meeting, ends = Meeting(), [None] * HOSTS
+
+    def run(number: int) -> None:
+        evaluated = []
+
+        def evaluate() -> dict[str, float]:
+            evaluated.append(budget.fractions[-1])
+            return {"loss": 0.5}
+
+        saved = Saved(number == 0)
+        budget = TimeBudget(1, record=(lambda *_: None) if number == 0 else None)
+        plan = LoopPlan(STEPS, evaluate, budget=budget)
+        engine = Host(meeting, number, ahead[number])
+        history = loop.train(engine, Batches(), plan, run=saved, progress=False)
+        last = history.updates[-1]
+        ends[number] = last["step"], last["val_loss"], history.stopped, evaluated
+
+    with ThreadPoolExecutor(HOSTS) as threads:
+        list(threads.map(run, range(HOSTS)))
+    assert ends[0][:3] == (11, 0.5, None)
+    assert ends == [ends[0]] * HOSTS
+    assert ends[0][3] == [pytest.approx(10 / 10.5)]
 
 
 @pytest.mark.parametrize("host", range(HOSTS))

@@ -191,7 +191,9 @@ def _explain_failure(block: Block) -> Iterator[None]:
 
 def software(signs: bool = False) -> dict[str, str]:
     """Return the versions of the packages that cut, and sign, text: the tokens depend on them."""
-    names = ["sentencex", "tokenizers", *["rensa"] * signs]
+    names = ["sentencex", "tokenizers"]
+    if signs:
+        names.append("rensa")
     return {name: importlib.metadata.version(name) for name in names}
 
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from kbert.data.pretraining.pretraining_batches import PretrainingBatches
 from kbert.data.training_batch import Batches, TrainingBatch
 
-# Steps between a share of the time budget and the batch whose size it gives: batches are made
-# ahead of their steps, and other hosts know a share once its step is computed.
-DELAY = 32
+# Steps between a share of the time budget and the batch whose size it gives. Batches are made ahead
+# of their steps, and other hosts know a share once its step is computed: in all four calls of the
+# device, and a batch, are between.
+DELAY = 64
+MOST_TOGETHER = DELAY // 4 - 1  # steps of a call
 
 
 class RampedBatches(Batches):

@@ -49,7 +49,7 @@ SAVE_EVERY = 1000  # updates: of MNLI's longest run there are 98,000
 _METRICS_SCHEMA = js.fields(
     {
         "figures": js.mapping_of(js.number(-1, 1)),
-        "made_of": js.fields({"options": js.OBJECT}),
+        "made_of": js.fields({}, {"options": js.OBJECT}),
     }
 )
 
@@ -162,22 +162,28 @@ class _TaskRuns(NamedTuple):
 
     def run_all(self, points: Sequence[Setting], seeds: int) -> TaskResult:
         """Run all points with seed 0 and the best one with the other seeds; keep one model."""
-        task = self.task
-        # runs are ranked by the mean of the official metrics on the first dev file
-        names = [name + task.suffixes[0] for name in task.metrics]
         runs: list[Run] = []
-        queue = [(point, 0) for point in points]
-        while queue:
-            runs.append(self._run(*queue.pop(0)))
-            _logger.info("%s: %s", task.name, runs[-1])
-            best = max(runs, key=lambda run: statistics.fmean(run.metrics[name] for name in names))
-            for run in runs:  # one of base's models is 900 MB
-                if run is not best:
-                    shutil.rmtree(run.folder / "model", ignore_errors=True)
-                    (run.folder / "model.keras").unlink(missing_ok=True)
-            if len(runs) == len(points):
-                queue = [(best.setting, seed) for seed in range(1, seeds)]
-        return TaskResult(task.name, best.setting, tuple(runs))
+        for point in points:
+            self._add_run(runs, point, 0)
+        best = max(runs, key=self._score).setting
+        for seed in range(1, seeds):
+            self._add_run(runs, best, seed)
+        return TaskResult(self.task.name, best, tuple(runs))
+
+    def _add_run(self, runs: list[Run], point: Setting, seed: int) -> None:
+        """Add a run, and remove all models but that of the best run: one of base's is 900 MB."""
+        runs.append(self._run(point, seed))
+        _logger.info("%s: %s", self.task.name, runs[-1])
+        best = max(runs, key=self._score)
+        for run in runs:
+            if run is not best:
+                shutil.rmtree(run.folder / "model", ignore_errors=True)
+                (run.folder / "model.keras").unlink(missing_ok=True)
+
+    def _score(self, run: Run) -> float:
+        """Return the mean of the official metrics on the first dev file."""
+        first = self.task.suffixes[0]
+        return statistics.fmean(run.metrics[name + first] for name in self.task.metrics)
 
     def _run(self, point: Setting, seed: int) -> Run:
         """Return one run: reuse it if it is finished, else start or resume it."""
@@ -194,8 +200,9 @@ class _TaskRuns(NamedTuple):
         saved = js.read(path, _METRICS_SCHEMA)
         # an older kbert wrote the settings that were not the defaults
         defaults = FinetuningSettings(save_every=SAVE_EVERY).as_dict()
-        made_of = {"options": as_json(defaults) | saved["made_of"]["options"]}
-        different = "; ".join(differences(saved["made_of"] | made_of, self.made_of))
+        options_then = as_json(defaults) | saved["made_of"].get("options", {})
+        made_of_then = saved["made_of"] | {"options": options_then}
+        different = "; ".join(differences(made_of_then, self.made_of))
         if different:
             raise ValueError(f"{folder} was made otherwise: {different}: choose another output")
         return Run(point, seed, saved["figures"], folder)

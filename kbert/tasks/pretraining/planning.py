@@ -247,8 +247,8 @@ def _count_documents(shards) -> str:
     return f"{shards.documents:,} documents of {int(shards.document_tokens.sum()):,} tokens"
 
 
-def _describe_progress(batches: PretrainingBatches, used: Batches, done: int) -> str:
-    seen = used.count_examples(done)
+def _describe_progress(batches: PretrainingBatches, batches_of_run: Batches, done: int) -> str:
+    seen = batches_of_run.count_examples(done)
     epochs = seen / batches.examples_per_epoch(0)
     return f"{seen:,} examples of {batches.seq_len} tokens: {epochs:.2f} epochs"
 

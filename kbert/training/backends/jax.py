@@ -120,10 +120,12 @@ class JaxBackend(Backend):
 
         if len(seeds) == 1:
             return run_one(0)
-        if count is not None:
-            return jax.lax.fori_loop(
-                0, count, lambda index, total: add(total, run_one(index)), make_zeros()
-            )
+        if count is not None:  # a loop whose length is not known when it is compiled
+
+            def add_one(index, total):
+                return add(total, run_one(index))
+
+            return jax.lax.fori_loop(0, count, add_one, make_zeros())
 
         def add_next(total, micro_batch):
             return add(total, function(*micro_batch)), None

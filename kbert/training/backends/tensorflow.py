@@ -145,24 +145,28 @@ class TensorFlowBackend(Backend):
         self, function: Callable, make_zeros: Callable, batch, seeds, count=None
     ):
         seeds = tf.convert_to_tensor(seeds)
-        most = seeds.shape[0]
-        last = most if count is None else count
+        capacity = seeds.shape[0]
+        count = capacity if count is None else count
 
         def run_one(index):
             micro_batch = tf.nest.map_structure(lambda array: array[index], batch)
             return function(micro_batch, seeds[index])
 
         def is_left(index, total):
-            return index < last
+            return index < count
 
         def add_next(index, total):
             return index + 1, add(total, run_one(index))
 
-        if most == 1:
+        if capacity == 1:
             return run_one(0)
         # One after the other, never two at a time: accumulation is there to need the memory of one.
         _, total = tf.while_loop(
-            is_left, add_next, (0, make_zeros()), parallel_iterations=1, maximum_iterations=most
+            is_left,
+            add_next,
+            (0, make_zeros()),
+            parallel_iterations=1,
+            maximum_iterations=capacity,
         )
         return total
 

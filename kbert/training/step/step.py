@@ -29,10 +29,10 @@ from kbert.training.step.trained_weights import TrainedWeights
 
 LOSS, OPTIMIZER = "loss", "optimizer"  # parts of a compiled step, for profiles
 BUDGET_SHARE = "budget_share"  # a metric: the share of the time budget at which the step began
-# What a batch's examples have beside their labels, see `Engine.split`: FLAGS, (B, 3), has these
-# columns; USED, (B,), is 1 where a step has fewer examples than the arrays have places.
+# What a batch's examples have beside their labels, see `Engine.split`: FLAGS, (B, 3), are the share
+# of the budget and the stop flags. USED, (B,), is 1 for an example, and 0 for the rest of the
+# arrays, where a step has fewer examples than its arrays have places.
 FLAGS, USED = "flags", "used"
-_COLUMNS = (BUDGET_SHARE, "callback", "signal")
 
 
 class Decision(NamedTuple):
@@ -178,10 +178,17 @@ class TrainingStep:
             metric = self.losses[label].metric
             names += [f"{label}_loss", f"{label}_{metric}"]
         names += ["gradient_norm", "learning_rate", "finite"]
-        names += _COLUMNS if self.optimizer.follows_budget else _COLUMNS[1:]
+        names += self._flag_columns()
         if self.scaled:
             names.append("loss_scale")
         return names
+
+    def _flag_columns(self) -> dict[str, int]:
+        """Return the columns of FLAGS that are metrics, by their names."""
+        columns = {"callback": 1, "signal": 2}
+        if self.optimizer.follows_budget:
+            columns[BUDGET_SHARE] = 0
+        return columns
 
     def gradients_of_device(self, weights, scale, frozen, batch, seeds) -> tuple:
         """Sum over the micro-batches, which need the memory of one."""
@@ -332,10 +339,8 @@ class TrainingStep:
         metrics["gradient_norm"] = norm
         metrics["learning_rate"] = decision.rate
         metrics["finite"] = decision.applied
-        for n, name in enumerate(_COLUMNS):
-            metrics[name] = sums[-1, n]
-        if not self.optimizer.follows_budget:
-            del metrics[BUDGET_SHARE]
+        for name, column in self._flag_columns().items():
+            metrics[name] = sums[-1, column]
         if self.scaled:
             metrics["loss_scale"] = counts.loss_scale * 1.0  # torch assigns in place
         return metrics
