@@ -19,7 +19,8 @@ READING = takes(
     option(
         "--text-column NAME",
         str,
-        "Field or column that holds the text, for JSON lines, Parquet and Arrow.",
+        "Field or column that holds the text, for JSON lines, Parquet and Arrow; of sources with "
+        "names also wiki=NAME,books=NAME.",
         default="text",
         old="--text-field",
     ),

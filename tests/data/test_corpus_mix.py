@@ -10,6 +10,9 @@ from helpers.errors import raises
 import kbert
 from kbert.data.corpus.sources import find_sources
 
+pyarrow = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
+
 WORDS = {"wiki": ["alpha", "beta", "gamma", "delta"], "books": ["one", "two", "three"]}
 
 
@@ -98,6 +101,50 @@ def test_names_of_the_command_line_are_those_of_a_dict(corpus, tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "two")
     with raises(ValueError, "one", "mix"):
         prepare_mix(corpus, tmp_path / "one", entries, mix="wiki=6,books=4")
+
+
+def test_each_source_may_have_its_own_column(corpus, tmp_path):
+    renamed = tmp_path / "books.jsonl"
+    lines = "".join(path.read_text() for path in named(corpus)["books"])
+    renamed.write_text(lines.replace('"text"', '"body"'))
+    table = pyarrow.table(
+        {"body": ["not this"] * 2, "content": ["one two .", "three ."]},
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "more.parquet")
+    sources = {
+        "wiki": named(corpus)["wiki"],
+        "books": renamed,
+        "more": tmp_path / "more.parquet",
+    }
+    columns = {"wiki": "text", "books": "body", "more": "content"}
+    shards = prepare_mix(corpus, tmp_path / "own", sources, text_column=columns)
+    found = texts_of(shards)
+    assert len(found["wiki"]) == 500
+    assert found["books"][:300] == texts_of(prepare_mix(corpus, tmp_path / "plain"))["books"]
+    assert found["books"][300:] == ["one two .", "three ."]
+
+    written = "wiki=text, books=body,more=content"
+    prepare_mix(corpus, tmp_path / "written", sources, text_column=written)
+    assert content(tmp_path / "written") == content(tmp_path / "own")
+    with raises(ValueError, "own", "text"):
+        prepare_mix(corpus, tmp_path / "own", sources)
+    one = kbert.train_vocab(sources, 99, tmp_path / "v1", text_column=columns, min_frequency=1)
+    assert {"three", "alpha"} <= set(one.tokens) and "not" not in one.tokens
+
+
+def test_other_columns_are_refused(corpus, tmp_path):
+    paths = named(corpus)
+    refused = [
+        (paths, {"wiki": "text"}, "books"),
+        (paths, "wiki=text,book=text", "book"),
+        (paths["wiki"], {"wiki": "text"}, "NAME=PATH"),
+        (paths, "wiki=text,books=body", "'body'"),
+        (paths, "wiki=text,body", "'wiki=text,body'"),
+    ]
+    for sources, columns, named_thing in refused:
+        with raises(ValueError, named_thing):
+            prepare_mix(corpus, tmp_path / "shards", sources, text_column=columns)
+        assert not (tmp_path / "shards").exists()
 
 
 def test_other_mixes_are_refused(corpus, tmp_path):

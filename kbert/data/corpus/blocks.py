@@ -14,6 +14,7 @@ class Block:
         data: the lines, UTF-8, each with LF at its end but perhaps the last.
         path: the file's, for errors.
         form: how the lines are read: "sentences", "wikitext" or "jsonl".
+        text_column: the field of a JSON line that holds the text.
         line: number of the first line or row, from 1.
         end: where the next block begins: bytes of the unpacked text file, or rows of the table.
         next_line: number of the first line or row of the next block.
@@ -23,6 +24,7 @@ class Block:
     data: bytes
     path: str
     form: str
+    text_column: str
     line: int
     end: int
     next_line: int

@@ -67,7 +67,7 @@ def prepare(
     mix: Mapping[str, float] | str | None = None,
     drop_duplicates: float | None = None,
     corpus_format: str | None = None,
-    text_column: str = "text",
+    text_column: str | Mapping[str, str] = "text",
     language: str = "en",
     lowercase: bool | None = None,
     processes: int | None = None,
@@ -97,7 +97,8 @@ def prepare(
             index.json says how many were left out. None: all documents stay.
         corpus_format: "sentences", "wikitext", "jsonl", "parquet" or "arrow"; None: recognized from
             each file's first bytes and lines.
-        text_column: the field of a JSON line, or the column of a table, that holds the text.
+        text_column: the field of a JSON line, or the column of a table, that holds the text; or a
+            dict of such by the names of the sources, or "wiki=text,books=body".
         language: ISO 639 code, for splitting paragraphs into sentences.
         lowercase: whether the vocabulary is uncased, if the files of `vocab` do not say.
         processes: number of tokenizing processes, at most the number of cores or 8; None: one per
@@ -126,7 +127,7 @@ def prepare(
     require_positive("shard_tokens", shard_tokens)
     duplicates = _describe_duplicates(drop_duplicates)
     workers = _choose_workers(processes, executor)
-    sources = find_sources(corpus, mix)
+    sources = find_sources(corpus, mix, text_column)
     files = join_files(sources)
     folder = check_new_folder(output, overwrite=True)
     if isinstance(vocab, Tokenizer):
@@ -143,15 +144,14 @@ def prepare(
             "lowercase": tokenizer.lowercase,
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         },
-        # "text_field": as in shards of older releases
-        "settings": {"text_field": text_column, "language": language, "shard_tokens": shard_tokens}
+        "settings": {"language": language, "shard_tokens": shard_tokens}
         | _describe_sources(sources)
         | duplicates,
         "software": tokenizing.software(bool(duplicates)),
     }
     reserved = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     settings = tokenizing.TokenizingSettings(
-        text, reserved, tokenizer.unk_id, text_column, language, bool(duplicates)
+        text, reserved, tokenizer.unk_id, language, bool(duplicates)
     )
 
     with _make_folder(folder):
@@ -181,13 +181,19 @@ def _describe_files(files: Sequence[Path], formats: Sequence[str]) -> list[dict]
     return descriptions
 
 
-def _describe_sources(sources: Sequence[Source]) -> dict[str, dict]:
-    """Return the sources' numbers of files and their weights, by name, where they have these."""
-    described: dict[str, dict] = {}
+def _describe_sources(sources: Sequence[Source]) -> dict[str, Any]:
+    """Return the sources' numbers of files, weights and text columns, by name if they have one."""
+    described: dict[str, Any] = {}
     if sources[0].name is not None:
         described["sources"] = {source.name: len(source.files) for source in sources}
     if sources[0].weight is not None:
         described["mix"] = {source.name: source.weight for source in sources}
+
+    columns = {source.name: source.text_column for source in sources}
+    # "text_field": as in shards of older releases
+    described["text_field"] = columns
+    if len(set(columns.values())) == 1:
+        described["text_field"] = sources[0].text_column
     return described
 
 
@@ -307,8 +313,8 @@ def _open_readers(
     ends = [*ends[1:], len(files)]
 
     readers = []
-    for position, end in zip(positions, ends, strict=True):
-        blocks = _iterate_blocks(files[:end], formats, settings.text_column, position)
+    for source, position, end in zip(sources, positions, ends, strict=True):
+        blocks = _iterate_blocks(files[:end], formats, source.text_column, position)
         answers = tokenizing.tokenize(blocks, settings, executor)
         reader = SourceReader(answers, numbers, position, unique)
         stack.callback(reader.close)

@@ -6,12 +6,12 @@ no downloads (blingfire, pysbd and syntok have had no release since 2022; pysbd 
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kbert.data.corpus import text_files
 from kbert.data.corpus.blocks import Block
-from kbert.data.corpus.sources import list_files
+from kbert.data.corpus.sources import find_sources
 from kbert.data.corpus.text_files import decode_line
 from kbert.io.wording import check_choice
 
@@ -20,7 +20,7 @@ _POINT = "\ue000"  # a decimal point while sentences are cut: "3.<unk>" looks li
 _PIECE = 1 << 20  # characters of a paragraph that are cut into sentences at a time
 
 
-def parse(block: Block, *, text_column: str = "text", language: str = "en") -> list[str]:
+def parse(block: Block, *, language: str = "en") -> list[str]:
     """Return the sentences of a block; an empty text stands where a document ends.
 
     Titles and deeper headings of WikiText begin documents or are dropped: the paper keeps "only
@@ -45,7 +45,7 @@ def parse(block: Block, *, text_column: str = "text", language: str = "en") -> l
             if text or sentences[-1:] != [""]:
                 sentences.append(text)
         elif text:
-            document = text_files.parse_json(text, text_column, where)
+            document = text_files.parse_json(text, block.text_column, where)
             sentences.append("")
             sentences += _split(document, language)
     return sentences
@@ -69,7 +69,7 @@ def parse_corpus(
     corpus: str | os.PathLike | Iterable[str | os.PathLike],
     *,
     corpus_format: str | None = None,
-    text_column: str = "text",
+    text_column: str | Mapping[str, str] = "text",
     language: str = "en",
 ) -> Iterator[tuple[Path, list[str]]]:
     """Yield the sentences of a corpus, block by block, each with its file.
@@ -78,10 +78,11 @@ def parse_corpus(
     """
     chosen = "sentences" if corpus_format is None else corpus_format
     check_choice(chosen, text_files.FORMATS, "corpus_format")
-    for path in list_files(corpus):
-        form = corpus_format or text_files.format_of(path)
-        for block in text_files.read_blocks(path, form, text_column):
-            yield path, parse(block, text_column=text_column, language=language)
+    for source in find_sources(corpus, text_column=text_column):
+        for path in source.files:
+            form = corpus_format or text_files.format_of(path)
+            for block in text_files.read_blocks(path, form, source.text_column):
+                yield path, parse(block, language=language)
 
 
 def cut(text: str, size: int) -> Iterator[str]:

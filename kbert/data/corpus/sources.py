@@ -19,15 +19,21 @@ class Source:
 
     Attributes:
         name: None: the corpus has no names.
+        text_column: the field of a JSON line, or the column of a table, that holds the text.
         weight: its share of the tokens, more than 0; None: all of its text is taken.
     """
 
     name: str | None
     files: list[Path]
+    text_column: str
     weight: float | None = None
 
 
-def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[Source]:
+def find_sources(
+    corpus,
+    mix: Mapping[str, float] | str | None = None,
+    text_column: str | Mapping[str, str] = "text",
+) -> list[Source]:
     """Return the sources of a corpus, in their order.
 
     Args:
@@ -35,27 +41,26 @@ def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[S
             a name may come several times.
         mix: the sources' shares of the tokens, by name, or "wiki=0.7,books=0.3"; their sum counts
             as 1. None: all text, one source after the other.
+        text_column: the column of the texts; or the sources' columns by name, or
+            "wiki=text,books=body".
 
     Raises:
         OSError: as of `find_files`.
-        ValueError: some sources without a name, or of another name than a share; a file of two
-            sources.
+        ValueError: some sources without a name, or of another name than a share or a column; a
+            file of two sources.
     """
     entries = _sort_by_name(corpus)
     weights = _read_mix(mix)
     names = list(entries)
-    if mix is not None and weights.keys() != entries.keys():
-        named = [name for name in names if name is not None]
-        raise ValueError(
-            f"{name_setting('mix')} must have a share for each source, has {', '.join(weights)}; "
-            f"the corpus has {', '.join(named) or 'no names: give NAME=PATH'}"
-        )
+    if mix is not None:
+        _check_names("mix", "a share", weights, names)
     if None in entries and len(entries) > 1:
         raise ValueError(
             "the corpus must have a name for each source or for none, got "
             f"{entries[None][0]!r} without one: write NAME=PATH"
         )
 
+    columns = _read_columns(text_column, names)
     total = sum(weights.values())
     sources = []
     owners: dict[Path, str | None] = {}
@@ -66,8 +71,30 @@ def find_sources(corpus, mix: Mapping[str, float] | str | None = None) -> list[S
             if file in owners:
                 raise ValueError(f"{file} must be of one source, is of {owners[file]} and {name}")
             owners[file] = name
-        sources.append(Source(name, files, weight))
+        sources.append(Source(name, files, columns[name], weight))
     return sources
+
+
+def _check_names(setting: str, what: str, given: Iterable[str], names: Iterable) -> None:
+    """Raise a ValueError unless a setting has a value for each source."""
+    if set(given) != set(names):
+        named = [name for name in names if name is not None]
+        raise ValueError(
+            f"{name_setting(setting)} must have {what} for each source, has {', '.join(given)}; "
+            f"the corpus has {', '.join(named) or 'no names: give NAME=PATH'}"
+        )
+
+
+def _read_columns(text_column: str | Mapping[str, str], names: list) -> Mapping:
+    """Return the sources' columns by name."""
+    columns = text_column
+    if isinstance(columns, str):
+        matches = [_NAMED.fullmatch(part.strip()) for part in columns.split(",")]
+        if None in names or None in matches:
+            return dict.fromkeys(names, columns)
+        columns = {match[1]: match[2] for match in matches if match}
+    _check_names("text_column", "a column", columns, names)
+    return columns
 
 
 def list_files(corpus) -> list[Path]:

@@ -40,7 +40,7 @@ def read_table(path: Path, form: str, text_column: str, first: int = 0) -> Itera
 
     def make_block() -> Block:
         data = b"\n".join([*lines, b""])
-        return Block(data, str(path), "jsonl", begin + 1, row, row + 1, unit="row")
+        return Block(data, str(path), "jsonl", text_column, begin + 1, row, row + 1, unit="row")
 
     for texts in _read_texts(path, form, text_column, first):
         for text in texts:

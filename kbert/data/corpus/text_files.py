@@ -184,7 +184,7 @@ def read_blocks(
     if form in table_files.NAMES:
         contents = table_files.read_table(path, form, text_column, offset)
     else:
-        contents = _read_lines(path, form, offset, line)
+        contents = _read_lines(path, form, text_column, offset, line)
     while True:
         with failures_in_one_line(path):
             block = next(contents, None)
@@ -193,7 +193,7 @@ def read_blocks(
         yield block
 
 
-def _read_lines(path: Path, form: str, offset: int, line: int) -> Iterator[Block]:
+def _read_lines(path: Path, form: str, text_column: str, offset: int, line: int) -> Iterator[Block]:
     """Yield the blocks of a file of lines."""
     with text_bytes.open_text(path) as file:
         ends = _line_end(file)
@@ -222,7 +222,7 @@ def _read_lines(path: Path, form: str, offset: int, line: int) -> Iterator[Block
             lines = data.count(b"\n")
             offset += cut
             next_line = line + lines
-            yield Block(data, str(path), form, line, offset, next_line)
+            yield Block(data, str(path), form, text_column, line, offset, next_line)
             line = next_line
 
 

@@ -40,7 +40,6 @@ class TokenizingSettings:
     tokenizer: str  # the text of tokenizer.json
     reserved: tuple[int, ...]  # ids of an example's structure, which a text must not have
     unknown: int  # replaces them
-    text_column: str
     language: str
     signs: bool = False  # whether documents get the signatures that tell duplicates
 
@@ -218,7 +217,7 @@ def _tokenize_in_worker(block: Block, packed: bytes) -> Tokens | str:
     """Return a block's tokens, or what is wrong with its text, in words."""
     rust, settings = unpack(packed)
     try:
-        sentences = parse(block, text_column=settings.text_column, language=settings.language)
+        sentences = parse(block, language=settings.language)
     except ValueError as error:
         return str(error)
 

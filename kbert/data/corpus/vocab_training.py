@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 
 import tokenizers
@@ -45,7 +45,7 @@ def train_vocab(
     alphabet: int = ALPHABET,
     unused: int = 0,
     corpus_format: str | None = None,
-    text_column: str = "text",
+    text_column: str | Mapping[str, str] = "text",
     language: str = "en",
     overwrite: bool = False,
 ) -> Tokenizer:
