@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # `_PUBLIC` once more: what type checkers see
     from kbert.tasks.finetuning.finetune import finetune as finetune
     from kbert.tasks.glue.glue import glue as glue
     from kbert.tasks.pretraining.pretrain import pretrain as pretrain
+    from kbert.tasks.recipes.running import run_recipe as run_recipe
     from kbert.tasks.resume import resume as resume
     from kbert.tasks.searching.inference import rank as rank
     from kbert.tasks.searching.inference import search as search
@@ -126,6 +127,7 @@ _PUBLIC = {
     "resize_positions": "kbert.checkpoints.resizing",
     "resize_vocab": "kbert.checkpoints.resizing",
     "resume": "kbert.tasks.resume",
+    "run_recipe": "kbert.tasks.recipes.running",
     "save": "kbert.checkpoints.bert",
     "similarity": "kbert.tasks.embedding.inference",
     "tag": "kbert.tasks.tagging.inference",

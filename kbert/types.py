@@ -73,6 +73,7 @@ if TYPE_CHECKING:  # `_MODULES` once more: what type checkers see
     from kbert.tasks.glue.tasks import Setting as Setting
     from kbert.tasks.pretraining.results import Trained as Trained
     from kbert.tasks.pretraining.settings import PretrainingSettings as PretrainingSettings
+    from kbert.tasks.recipes.running import RecipeResult as RecipeResult
     from kbert.tasks.searching.inference import Hit as Hit
     from kbert.tasks.tagging.inference import Word as Word
     from kbert.training.loop.history import History as History
@@ -142,6 +143,7 @@ _MODULES = {
     "Predictions": "kbert.training.run.predictions",
     "PretrainingSettings": "kbert.tasks.pretraining.settings",
     "ProcessFailed": "kbert.training.stopping",
+    "RecipeResult": "kbert.tasks.recipes.running",
     "Row": "kbert.graph.closed_form",
     "Rules": "kbert.data.tokenization.vocabulary",
     "Run": "kbert.tasks.glue.results",

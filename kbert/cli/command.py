@@ -37,14 +37,15 @@ class _Context(click.Context):
     formatter_class = _Formatter
 
 
-def command(short_help: str, *examples: str, basic: str = ""):
+def command(short_help: str, *examples: str, basic: str = "", cls: type | None = None):
     """Make a function a command, as `click.command` does.
 
     `short_help` is its line in `kbert --help`; examples are lines of a shell, of 76 characters at
     most. `basic` names the parameters that the help shows first; the others are "Advanced options".
+    `cls` is its class, if it is not `Command`.
     """
     names = tuple(basic.split())
-    return click.command(cls=Command, short_help=short_help, examples=examples, basic=names)
+    return click.command(cls=cls or Command, short_help=short_help, examples=examples, basic=names)
 
 
 class Option(click.Option):

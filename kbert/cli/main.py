@@ -37,7 +37,7 @@ _HELP = {
     "Checkpoints": "download cache push inspect convert",
     "Use a checkpoint": "embed similarity search rank attention attribute fill-mask next-sentence "
     "classify regress tag answer choose",
-    "Train": "vocab prepare pretrain finetune evaluate glue",
+    "Train": "vocab prepare pretrain recipe finetune evaluate glue",
     "The shell": "completion",
 }
 SECTIONS = {heading: tuple(names.split()) for heading, names in _HELP.items()}

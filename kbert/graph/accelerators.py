@@ -6,6 +6,7 @@ clock of a TPU. Datasheets say twice as much with sparsity, or with sums in floa
 """
 
 import math
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -117,6 +118,19 @@ def gpu(name: str, own: bool = False) -> Devices:
     return Devices(name, chip, int(count or 1))
 
 
+def find_memory(device: str) -> int | None:
+    """Return the bytes of a device's memory by the name that its driver gives; None: unknown.
+
+    "CPU" has the machine's memory.
+    """
+    if device == "CPU" and hasattr(os, "sysconf"):  # Windows has none
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    plain = _plain(device)
+    known = _gpus_by_plain_names()
+    names = [name for name in known if name in plain]
+    return known[max(names, key=len)].memory if names else None
+
+
 def _gpus_by_plain_names() -> dict[str, Accelerator]:
     """Return the GPUs by the names that users give them, with and without their memory."""
     chips = [chip for chip in accelerators().values() if chip.kind == "GPU"]
@@ -126,7 +140,7 @@ def _gpus_by_plain_names() -> dict[str, Accelerator]:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"nvidia|geforce|tesla|rtx|[\s_-]", "", name.lower())
+    return re.sub(r"nvidia|geforce|tesla|rtx|sxm\d|pcie|[\s_-]", "", name.lower())
 
 
 def _find(name: str, kind: str) -> Accelerator:

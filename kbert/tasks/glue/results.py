@@ -149,6 +149,15 @@ class GlueResult:
         return align(table)
 
 
+def published_text() -> str:
+    """Return the published metrics as a table."""
+    table = [["task", "metric", *PUBLISHED["task", "metric"]]]
+    for (task, metric), values in PUBLISHED.items():
+        if (task, metric) not in (("task", "metric"), ("", "source")):
+            table.append([task, metric, *values])
+    return align(table)
+
+
 def write_glue_page(result: GlueResult) -> None:
     """Write report.html into the result's folder.
 

@@ -14,6 +14,8 @@ from keras import ops
 # How many times less one_cycle begins with than the peak, and ends with than its beginning:
 # the defaults of torch.optim.lr_scheduler.OneCycleLR.
 _DIV_FACTOR, _FINAL_DIV_FACTOR = 25.0, 1e4
+# of triangle, as budget-triangle2 of JonasGeiping/cramming (backend/optimizers/schedulers.py)
+_TRIANGLE_START = 0.25
 _TIMESCALE = 10_000  # of inverse_sqrt without warm-up, as in transformers
 
 
@@ -21,13 +23,16 @@ def compute_share(settings: Any, iteration):
     """Return a step's share of the peak learning rate, float32.
 
     The rate grows linearly from 0 over the warm-up, and then follows the schedule to
-    `total_steps`. In one_cycle the warm-up is the growing half of its cosine.
+    `total_steps`. In one_cycle the warm-up is the growing half of its cosine; in triangle it begins
+    at a quarter.
     """
     if settings.schedule == "one_cycle":
         return _compute_one_cycle(settings, iteration)
     warmup = float(settings.warmup_steps)
     after = _AFTER_WARMUP[settings.schedule](settings, iteration)
-    return ops.where(iteration < warmup, iteration / max(warmup, 1.0), after)
+    first = _TRIANGLE_START if settings.schedule == "triangle" else 0.0
+    rise = first + (1.0 - first) * (iteration / max(warmup, 1.0))
+    return ops.where(iteration < warmup, rise, after)
 
 
 def _count_left(settings: Any, iteration, end: float):
@@ -105,4 +110,5 @@ _AFTER_WARMUP: dict[str, Callable] = {
     "cosine": _compute_cosine,
     "polynomial": _compute_polynomial,
     "inverse_sqrt": _compute_inverse_sqrt,
+    "triangle": _compute_linear,
 }

@@ -43,7 +43,8 @@ class RunSettings:
             and clipping are the run's for each of them.
         schedule: schedule of the learning rate after warm-up. "linear", "cosine" and "polynomial"
             decay to `min_learning_rate_ratio` of the peak rate at the last step, "inverse_sqrt"
-            decays as 1 / √step, "one_cycle" is torch's OneCycleLR. Or a
+            decays as 1 / √step, "one_cycle" is torch's OneCycleLR, "triangle" is linear with a
+            warm-up that begins at a quarter of the peak rate (cramming's is 0.75 of the run). Or a
             `keras.optimizers.schedules.LearningRateSchedule`, which gives the whole rate: learning
             rate and warm-up are then left out.
         min_learning_rate_ratio: share of the peak learning rate at which the schedules linear,

@@ -20,7 +20,15 @@ OPTIMIZERS = ("adamw", "lamb")
 KERAS_OPTIMIZER = (
     "an optimizer of Keras: keras.optimizers.{}() in Python, its JSON in a settings file"
 )
-SCHEDULES = ("linear", "constant", "cosine", "polynomial", "inverse_sqrt", "one_cycle")
+SCHEDULES = (
+    "linear",
+    "constant",
+    "cosine",
+    "polynomial",
+    "inverse_sqrt",
+    "one_cycle",
+    "triangle",
+)
 SCHEDULES_WITH_MINIMUM = ("linear", "cosine", "polynomial")
 # Settings of some schedules, by the schedules' names.
 _OF_SCHEDULES = {
