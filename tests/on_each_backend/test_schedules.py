@@ -114,6 +114,21 @@ def test_keras_schedule_gives_the_whole_rate(schedule):
     np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
+def test_triangle_is_that_of_cramming():
+    """get_budget_triangle of JonasGeiping/cramming with its base_percentage and falloff."""
+    base, falloff, total = 0.25, 0.25, 40
+    expected = [
+        PEAK
+        * min(
+            base + step * (1 - base) / (1 - falloff) / total,
+            1 / falloff - step / (total * falloff),
+        )
+        for step in range(total)
+    ]
+    found = find_rates(range(total), schedule="triangle", total_steps=total, warmup_steps=30)
+    np.testing.assert_allclose(found, expected, rtol=2e-6)
+
+
 def test_one_cycle_of_a_warmup_of_one_step_begins_at_the_peak():
     rates = find_rates(range(STEPS), schedule="one_cycle", total_steps=STEPS, warmup_steps=1)
     assert rates[0] == pytest.approx(PEAK) and rates[1] < PEAK

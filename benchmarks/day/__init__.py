@@ -1,0 +1,1 @@
+"""BERT in a day, shown at a small scale: runs of three sizes under budgets of processor minutes."""
