@@ -26,8 +26,8 @@ MINUTES = (2, 4, 8, 16)
 # The recipes' batches, 256 and 8192, are for runs of days. Here one has 16 examples, the other one
 # grows from 16 to 64.
 MICRO_BATCH, MICRO_BATCHES = 16, {"original": 1, "cramming": 4}
-# So small models learn with higher rates: of 3, 10, 30 times the recipe's, and 1, 3, 10 times, these
-# had the lowest loss after a minute of L2_H128.
+# Small models learn with higher rates. Of 3, 10, 30 times the recipe's, and of 1, 3, 10, these had
+# the lowest loss after a minute of L2_H128.
 RATE_FACTORS = {"original": 10, "cramming": 3}
 MEASURED = 12  # steps whose time is measured, after the first ones
 EVALUATIONS = 4

@@ -271,7 +271,8 @@ class Account:
 
         queries = tokens = self.batch_size * self.seq_len
         if self.selected:
-            queries = (self.packed_texts or self.batch_size) * self.selected
+            texts = None if HEADS[self.head].predicts_tokens else self.packed_texts
+            queries = (texts or self.batch_size) * self.selected
         width = DTYPES[self.dtype][3]
         return training_cost(self.rows, self.trained, tokens, queries, width)
 

@@ -125,14 +125,14 @@ def layers(spec: GraphSpec) -> list[Layer]:
         result += encoder_block(blocks, names.encoder_output(blocks - 1))
 
     last = names.encoder_output(blocks)
-    if spec.packed and spec.reads_first and not spec.selected_positions:
+    if spec.packs_firsts and not spec.selected_positions:
         result += _fill("first-tokens", n=blocks)
         last = names.FIRST_TOKENS
 
     mlm_input = "all"
     if spec.max_predictions is not None:
         mlm_input = "selected" if spec.selected_positions else "gathered"
-    texts = "X" if spec.packed else "B"
+    texts = "X" if spec.packs_firsts else "B"
     graph = spec.variant.graph
     of_head = head_layers(graph, mlm_input, last, spec.num_labels, texts)
     return result + of_head
@@ -144,7 +144,7 @@ def _selected_block(spec: GraphSpec) -> list[Layer]:
     hidden = names.encoder_output(block - 1)
     queries = names.encoder(block, names.QUERIES)
     braces = {"n": block, "hidden": hidden, "residual": queries, "R": "R"}
-    if spec.packed:
+    if spec.packs_firsts:
         firsts = f", {names.PACKED_FIRSTS}[0][0]"
         braces |= {"firsts": firsts, "positions": "X", "texts": "X"}
         return _fill("queries-packed", "selected-block", **braces)

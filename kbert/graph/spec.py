@@ -136,6 +136,11 @@ class GraphSpec:
         return self.has_pooler or HEADS[self.head].reads == "first"
 
     @property
+    def packs_firsts(self) -> bool:
+        """True if a row holds several texts and the head reads the first token of each."""
+        return self.packed and self.reads_first and not HEADS[self.head].predicts_tokens
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the output layers."""
         last = names.encoder_output(self.config.num_hidden_layers)

@@ -27,6 +27,7 @@ HEAD = Head(
     public_builder="build_bert",
     layers=("NSP", "MLM"),
     reads="predicted",
+    packs=True,
     classes={
         "ForPreTraining": ("pooler", "mlm", "nsp"),
         "ForMaskedLM": ("mlm",),

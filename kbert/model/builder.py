@@ -221,7 +221,7 @@ def _inputs(spec: GraphSpec) -> dict:
         shapes[names.SEGMENT_IDS] = shape
     if spec.packed:
         shapes |= {names.PACKED_POSITIONS: shape, names.PACKED_TEXTS: shape}
-        if spec.reads_first:
+        if spec.packs_firsts:
             shapes[names.PACKED_FIRSTS] = ()
     if spec.max_predictions is not None:
         shapes[names.MASKED_POSITIONS] = (spec.max_predictions,)
@@ -238,7 +238,7 @@ def _queries(spec: GraphSpec, x, inputs: dict) -> list:
     """Return attention's inputs besides x (B, S, H): its positions that are read."""
     last = spec.config.num_hidden_layers
     queries = name_layer(spec, names.encoder(last, names.QUERIES))
-    if spec.packed:
+    if spec.packs_firsts:
         firsts = inputs[names.PACKED_FIRSTS]
         return [GatherFirsts(**queries)([x, firsts]), firsts]  # (N, 1, H)
     if spec.max_predictions is None:

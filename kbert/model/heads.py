@@ -67,7 +67,7 @@ def apply_encoder(spec: GraphSpec, x, table, inputs: dict):
 
 
 def apply_classifier(spec: GraphSpec, x, table, inputs: dict):
-    if spec.packed and not spec.selected_positions:
+    if spec.packs_firsts and not spec.selected_positions:
         firsts = inputs[names.PACKED_FIRSTS]
         gather = GatherFirsts(**name_layer(spec, names.FIRST_TOKENS))
         x = gather([x, firsts])

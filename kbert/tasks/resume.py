@@ -103,6 +103,7 @@ def resume(
     short_seq_probability: float | None = None,
     whole_word: bool | None = None,
     mlm_only: bool | None = None,
+    separate_documents: bool | None = None,
     dev_ratio: float | None = None,
     evaluation_batches: int | None = None,
     devices: int | None = None,

@@ -57,7 +57,7 @@ class Engine:
             "micro_batch_size": micro_batch_size,
         }
         _check_options(**options_of_engine, **options)
-        if names.PACKED_TEXTS in model.input_names and backend.replicas > 1:
+        if names.PACKED_FIRSTS in model.input_names and backend.replicas > 1:
             raise ValueError(
                 f"packing must have one device, got {backend.replicas}: give devices=1, or "
                 "leave packing out"

@@ -13,10 +13,10 @@ from helpers.command_line import kbert as run_command
 from helpers.corpora import content
 from helpers.errors import raises
 from helpers.sizes import SHARED
+from test_glue import write_task
 
 import kbert
 from kbert.graph import accelerators
-from test_glue import write_task
 
 # The sources' numbers: A.2 and optimization.py of Google's code; config/train/bert-o4.yaml and
 # optim/adam.yaml of cramming's; mosaic-bert-base-uncased.yaml, whose decoupled decay of 1e-5 is
@@ -161,7 +161,9 @@ def test_other_settings_than_the_first_calls_are_refused(place, tmp_path):
 
     shards = few | {"output": tmp_path / "p", "shards": tmp_path / "o" / "shards"}
     again = kbert.run_recipe("original", **shards)
-    for one, other in zip(again.trained.bert.model.weights, done.trained.bert.model.weights):
+    for one, other in zip(
+        again.trained.bert.model.weights, done.trained.bert.model.weights, strict=True
+    ):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 

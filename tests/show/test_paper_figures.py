@@ -37,6 +37,9 @@ GRAPHS = {
     "selected classifier": lambda: spec_of("classifier", selected_positions=True),
     "packed": lambda: spec_of("classifier", packed=True),
     "packed and selected": lambda: spec_of("classifier", packed=True, selected_positions=True),
+    "packed documents": lambda: spec_of(
+        "pretraining", max_predictions=20, packed=True, selected_positions=True
+    ),
     "DistilBERT": lambda: GraphSpec(kbert.BertConfig.from_dict(DISTILBERT), "classifier"),
 }
 

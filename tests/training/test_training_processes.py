@@ -1,6 +1,7 @@
 """One device, several devices and several hosts compute the same steps, in real processes."""
 
 import json
+import shutil
 import socket
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from helpers import train_process
 from helpers.backends import XLA_FLAGS, environment_of
 from helpers.marks import full, nightly
+from helpers.run_shards import make_shards
 from helpers.sizes import SIZES
 
 import kbert
@@ -200,3 +202,34 @@ print("own")
     asked = "builtins:exec", code, {}
     printed = forks("jax").run(*asked, out=tmp_path / "out.txt", env=TWO_DEVICES_OF_JAX)
     assert printed.split()[-1] == "own"
+
+
+@pytest.mark.parametrize("kind", [full("torch_processes"), full("workers"), full("jax_hosts")])
+def test_two_processes_share_a_budget(kind, forks, tmp_path):
+    """They agree on each step's share and size; a killed run computes the recorded steps again."""
+    shards = make_shards(tmp_path)
+    first, second = tmp_path / "first", tmp_path / "second"
+    program = "helpers.budget_process:main"
+    one, other = ended(forks, kind, first_folder(tmp_path), program, str(shards), str(first), True)
+    assert one.keys() == other.keys() and len(one["losses"]) > 20
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
+    lines = (first / "budget.jsonl").read_text().splitlines(keepends=True)
+    assert [json.loads(line)["step"] for line in lines] == [*range(1, one["steps"][-1] + 1)]
+    assert (np.diff(one["shares"]) >= 0).all() and 0.8 < one["shares"][-1] <= 1
+
+    known = len(lines) // 2
+    second.mkdir()
+    shutil.copy(first / "settings.json", second)
+    (second / "budget.jsonl").write_text("".join(lines[:known]))
+    for again in ended(forks, kind, second, program, str(shards), str(second), False):
+        is_known = one["steps"] <= known
+        count = is_known.sum()
+        for name in ("steps", "losses", "shares"):
+            np.testing.assert_array_equal(again[name][:count], one[name][:count], err_msg=name)
+
+
+def first_folder(folder: Path) -> Path:
+    """A folder for what the first processes write."""
+    (folder / "out").mkdir()
+    return folder / "out"

@@ -15,7 +15,15 @@ from kbert.data.pretraining.pairs import Pairs
 from kbert.data.training_batch import Batches, TrainingBatch
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
-from kbert.graph.names import MASKED_POSITIONS, MLM, NSP, SEGMENT_IDS, TOKEN_IDS
+from kbert.graph.names import (
+    MASKED_POSITIONS,
+    MLM,
+    NSP,
+    PACKED_POSITIONS,
+    PACKED_TEXTS,
+    SEGMENT_IDS,
+    TOKEN_IDS,
+)
 
 MASKED_SHARE = 0.15  # the paper's, section 3.1
 SHORT_SHARE = 0.1  # the paper's, appendix A.2
@@ -30,6 +38,7 @@ _SETTINGS = (  # of the fingerprint
     "short_seq_probability",
     "whole_word",
     "mlm_only",
+    "separate_documents",
 )
 _WORTH_A_WARNING = 0.01  # of the tokens: every corpus has some sentences that are too long
 
@@ -58,6 +67,8 @@ class PretrainingBatches(Batches):
             then makes the whole batch, to know the number of predictions.
         mlm_only: whether to use full sequences of packed documents without pairs, see
             `data.packed`; the weight of NSP is then 0.
+        separate_documents: whether the tokens of such a sequence shall attend to their own document
+            alone; the batches then have the inputs of the packed graph.
 
     Raises:
         ValueError: a size or fraction out of its range; pairs from a corpus of one document.
@@ -81,6 +92,7 @@ class PretrainingBatches(Batches):
         short_seq_probability: float = SHORT_SHARE,
         whole_word: bool = False,
         mlm_only: bool = False,
+        separate_documents: bool = False,
     ):
         if not isinstance(shards, Shards):
             shards = open_shards(shards)
@@ -96,6 +108,12 @@ class PretrainingBatches(Batches):
         self.short_seq_probability = float(short_seq_probability)
         self.whole_word = bool(whole_word)
         self.mlm_only = bool(mlm_only)
+        self.separate_documents = bool(separate_documents)
+        if separate_documents and not mlm_only:
+            raise ValueError(
+                "separate_documents must go with mlm_only, whose sequences hold several documents: "
+                "give both, or leave it out"
+            )
 
         self._examples: Packed | Pairs
         if mlm_only:
@@ -223,12 +241,11 @@ class PretrainingBatches(Batches):
         mlm_weights = real / max(predictions, 1)
         mlm_weights = mlm_weights.astype(np.float32)
         nsp_weight = 0.0 if self.mlm_only else 1 / size
+        inputs = {TOKEN_IDS: ids, SEGMENT_IDS: filled.segments}
+        if self.separate_documents:
+            inputs |= self._number_documents(filled.ids)
         return TrainingBatch(
-            inputs={
-                TOKEN_IDS: ids,
-                SEGMENT_IDS: filled.segments,
-                MASKED_POSITIONS: positions,
-            },
+            inputs=inputs | {MASKED_POSITIONS: positions},
             labels={
                 MLM: labels.astype(np.int32),
                 NSP: examples.is_random.astype(np.int32),
@@ -238,6 +255,19 @@ class PretrainingBatches(Batches):
                 NSP: np.full(len(ids), nsp_weight, np.float32),
             },
         )
+
+    def _number_documents(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the packed graph's inputs, int32 (B, S): positions, and documents from 1 on.
+
+        Positions run through the whole sequence. A document's [SEP] belongs to it, and [CLS] to the
+        first one.
+        """
+        tokenizer = self.shards.tokenizer
+        is_end = ids == tokenizer.sep_id
+        numbers = np.cumsum(is_end, axis=1) - is_end + 1
+        numbers[ids == tokenizer.pad_id] = 0
+        positions = np.broadcast_to(np.arange(self.seq_len, dtype=np.int32), ids.shape)
+        return {PACKED_POSITIONS: positions, PACKED_TEXTS: numbers.astype(np.int32)}
 
 
 def count_predictions(mlm_probability: float, seq_len: int) -> int:

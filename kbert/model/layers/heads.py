@@ -96,7 +96,8 @@ class GatherFirsts(keras.layers.Layer):
 class Gather(Maskless):
     """The hidden states at some positions, (B, M, H), for an MLM head that predicts few of them.
 
-    With `first` those of position 0 come before the others: (B, 1 + M, H).
+    With `first` those of position 0 come before the others: (B, 1 + M, H). Masks of each token's
+    own (B, S, S) are gathered, too.
 
     Call arguments:
         inputs: [float (B, S, H), int32 positions (B, M)].
@@ -109,14 +110,22 @@ class Gather(Maskless):
 
     def call(self, inputs, training=None):
         x, positions = inputs
-        positions = ops.cast(positions, "int32")
-        if self.first:
-            positions = ops.pad(positions, [(0, 0), (1, 0)])
+        positions = self._list_positions(positions)
         states = kops.gather_positions(x, positions)  # (B, M, H)
         if training:
             return states
         length = ops.shape(x)[1]
         return states + nan_where_out_of_range(positions, length, states.dtype)
+
+    def compute_mask(self, inputs, mask=None):
+        if not mask or mask[0] is None or len(mask[0].shape) < 3:
+            return None
+        positions = self._list_positions(inputs[1])
+        return ops.take_along_axis(mask[0], ops.expand_dims(positions, 2), axis=1)  # (B, M, S)
+
+    def _list_positions(self, positions):
+        positions = ops.cast(positions, "int32")
+        return ops.pad(positions, [(0, 0), (1, 0)]) if self.first else positions
 
     def compute_output_shape(self, input_shape):
         x, (batch, count) = input_shape
@@ -173,7 +182,9 @@ class Masked(keras.layers.Layer):
 
         marked = ops.not_equal(inputs[1], 0)
         padding = mask[0] if mask else None
-        return marked if padding is None else ops.logical_and(marked, padding)
+        if padding is None or len(padding.shape) > 2:  # masks of attention, of packed rows
+            return marked
+        return ops.logical_and(marked, padding)
 
     def compute_output_shape(self, input_shape):
         return input_shape[0]

@@ -158,7 +158,10 @@ def _plan_model(
     """Return the model, whose steps compute only the predicted positions."""
     batches = data.batches
     variant = GraphSpec(
-        data.config, seq_len=batches.seq_len, max_predictions=batches.max_predictions
+        data.config,
+        seq_len=batches.seq_len,
+        max_predictions=batches.max_predictions,
+        packed=settings.separate_documents,
     )
     lora = (settings.lora_rank, settings.lora_targets, settings.lora_alpha)
     return PretrainedModel(
@@ -185,6 +188,8 @@ def _count_flops(model: PretrainedModel, batches: PretrainingBatches) -> float:
 
 def _open_teacher(source, batches: PretrainingBatches, settings: PretrainingSettings) -> Bert:
     """Return the teacher; raise a ValueError where it has not the student's outputs."""
+    if settings.separate_documents:
+        raise ValueError("separate_documents does not go with a teacher: leave one out")
     has_pairs = not settings.mlm_only
     head = "pretraining" if settings.alpha else None
     teacher = open_teacher(source, batches.shards.tokenizer, batches.seq_len, has_pairs, head)

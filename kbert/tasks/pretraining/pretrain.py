@@ -73,6 +73,7 @@ def pretrain(
     short_seq_probability: float = 0.1,
     whole_word: bool = False,
     mlm_only: bool = False,
+    separate_documents: bool = False,
     dev_ratio: float | None = None,
     evaluate_every: int | None = None,
     evaluation_batches: int = 50,

@@ -140,6 +140,7 @@ def open_batches(
         "short_seq_probability": settings.short_seq_probability,
         "whole_word": settings.whole_word,
         "mlm_only": settings.mlm_only,
+        "separate_documents": settings.separate_documents,
     }
     batches = PretrainingBatches(shards, **options)
     probability = settings.evaluation_mlm_probability

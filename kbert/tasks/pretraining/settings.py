@@ -47,6 +47,8 @@ class PretrainingSettings(DistillationSettings, RunSettings):
         short_seq_probability: share of the examples that are shorter than `seq_len`.
         whole_word: mask whole words.
         mlm_only: train on full sequences, without next-sentence prediction.
+        separate_documents: let tokens attend to their own document alone, where a sequence holds
+            several, with `mlm_only`. Positions run through the whole sequence.
         dev_ratio: share of the documents that is held out for evaluation; 0 for none. None: 0.05 of
             100 documents or more, if there is no `dev`.
         evaluate_every: number of steps between two evaluations. None: a tenth of `steps`.
@@ -98,6 +100,7 @@ class PretrainingSettings(DistillationSettings, RunSettings):
     short_seq_probability: float = 0.1
     whole_word: bool = False
     mlm_only: bool = False
+    separate_documents: bool = False
     dev_ratio: float | None = None
     evaluate_every: int | None = None
     evaluation_batches: int = 50

@@ -198,7 +198,8 @@ RULES = {
         lambda value: 0 <= value <= 1,
     ),
     **_rules("keep_checkpoints no_header lowercase jit gradient_checkpointing packing", _TRUTH),
-    **_rules("whole_word mlm_only keep_best progress report_examples follows_budget", _TRUTH),
+    **_rules("whole_word mlm_only separate_documents keep_best", _TRUTH),
+    **_rules("progress report_examples follows_budget", _TRUTH),
     **_rules("text_column text_pair_column label_column sample_weight_column", _COLUMN),
     "label_columns": Rule(
         "be a list of different names or numbers of columns, two or more",
