@@ -64,7 +64,12 @@ def vocab(corpus, size, output, **options):
 )
 @CORPUS
 @option("--vocab DIR", str, "Folder with a vocabulary.", required=True)
-@option("-o --output", Output(), "Folder for the shards.", required=True)
+@option(
+    "-o --output",
+    Output(takes_buckets=True),
+    "Folder for the shards, also s3://… or gs://….",
+    required=True,
+)
 @option(
     "--uncased/--cased lowercase", bool, "Casing of the vocabulary, if its files do not say it."
 )

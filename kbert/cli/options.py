@@ -12,6 +12,7 @@ from kbert.graph import aliases
 from kbert.graph.spec import GraphSpec
 from kbert.heads import HEADS, HEADS_WITH_LABELS
 from kbert.io import bounds
+from kbert.io.remote_files import is_remote
 from kbert.tasks import PRECISIONS
 
 
@@ -65,10 +66,14 @@ class Input(click.Path):
 
 
 class Output(Input):
-    """A path to write to, as a `Path`."""
+    """A path to write to, as a `Path`; one in a bucket if the command `takes_buckets`."""
+
+    def __init__(self, takes_buckets: bool = False):
+        super().__init__()
+        self._takes_buckets = takes_buckets
 
     def convert(self, value, param, ctx):
-        if str(value):
+        if str(value) and not (self._takes_buckets and is_remote(value)):
             bounds.refuse_url(value, to_write=True)
         return super().convert(value, param, ctx)
 

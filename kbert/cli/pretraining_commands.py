@@ -15,6 +15,7 @@ from kbert.cli.inputs import check_source, check_writable
 from kbert.cli.options import Input, Output, option
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
 from kbert.cli.settings_file import DEFAULT_CONFIG, add_settings_file
+from kbert.io.remote_files import is_remote
 from kbert.tasks.distillation.settings import check_teacher
 from kbert.tasks.pretraining.settings import (
     PretrainingSettings,
@@ -24,7 +25,9 @@ from kbert.tasks.pretraining.settings import (
     check_ramp,
 )
 
-OUTPUT_RUN = option("-o --output RUN", Output(), "New folder for the run.")
+OUTPUT_RUN = option(
+    "-o --output RUN", Output(takes_buckets=True), "New folder for the run, also s3://… or gs://…."
+)
 RESUME = option("--resume run RUN", Input(), "Resume the run in this folder.")
 
 
@@ -97,7 +100,7 @@ def _check_inputs(shards, config, init, dev, teacher) -> None:
         if checkpoint:
             check_source(checkpoint)
     for folder in (shards, dev):
-        if folder:
+        if folder and not is_remote(folder):
             kbert.open_shards(folder, check=False)
 
 
@@ -123,7 +126,8 @@ def check_new_run(output: Path) -> None:
     from kbert.training.run.run_folder import refuse_used
 
     refuse_used(output)
-    check_writable(output)
+    if not is_remote(output):
+        check_writable(output)
 
 
 def start_keras() -> None:

@@ -40,7 +40,7 @@ class _RecipeCommand(Command):
     basic="corpus shards output config vocab_size glue_data tasks seeds hours steps batch_size "
     "accumulation_steps precision",
 )
-@click.argument("words", nargs=-1, metavar="[run] [NAME]")
+@click.argument("arguments", nargs=-1, metavar="[run] [NAME]")
 @option(
     "--corpus PATH",
     CorpusInput(),
@@ -58,25 +58,25 @@ class _RecipeCommand(Command):
 @option("--seeds", POSITIVE, "Number of seeds of each task.", default=5)
 @add_settings(PretrainingSettings)
 @add_run_options
-def recipe(words, corpus, shards, output, config, glue_data, tasks, run_options, **options):
+def recipe(arguments, corpus, shards, output, config, glue_data, tasks, run_options, **options):
     """List the recipes; print the settings of NAME, with their sources; or run it.
 
     `kbert recipe run NAME` trains a vocabulary, prepares shards, plans for this device, pretrains,
     runs GLUE, and writes one report beside the published scores. If it is interrupted, run it
     again: it continues. Settings that are given take the place of the recipe's.
     """
-    if not words:
+    if not arguments:
         for one in list_recipes():
             click.echo(one.comments[0])
         click.echo(f"\nkbert recipe NAME prints its settings; to run it: {_EXAMPLE}")
         return
-    name = words[-1]
-    if len(words) == 1 and name != "run":
+    name = arguments[-1]
+    if len(arguments) == 1 and name != "run":
         click.echo(find_recipe(name).text, nl=False)
         return
 
-    if words[0] != "run" or len(words) != 2:
-        raise click.UsageError(f"expected: {_EXAMPLE}, got {' '.join(words)}")
+    if arguments[0] != "run" or len(arguments) != 2:
+        raise click.UsageError(f"expected: {_EXAMPLE}, got {' '.join(arguments)}")
     find_recipe(name)
     settings = {key: options.pop(key) for key in [*options] if key in _SETTINGS}
     chosen = select_settings(settings, run_options) | run_options

@@ -23,6 +23,7 @@ from kbert.graph.spec import GraphSpec
 from kbert.graph.trained_parts import TrainedParts
 from kbert.hub import fetching
 from kbert.hub.model_card import Training
+from kbert.io.remote_files import locate
 from kbert.training.loop.best_weights import BestWeights, Evaluated, choose_best
 from kbert.training.loop.history import History
 from kbert.training.losses.embedding_objective import EmbeddingLoss
@@ -260,7 +261,7 @@ def list_paths(sources: Mapping[str, Any]) -> dict[str, str]:
         if name in _MODELS:
             paths[name] = os.fspath(source)
         else:
-            paths[name] = str(Path(source).absolute())
+            paths[name] = locate(source)
     return paths
 
 

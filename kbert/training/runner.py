@@ -21,6 +21,7 @@ from kbert.checkpoints.adapters import peft_folder
 from kbert.checkpoints.bert import Bert, load
 from kbert.data.pretraining.ramped_batches import MOST_TOGETHER
 from kbert.hub.model_card import make_card
+from kbert.io.remote_files import is_remote
 from kbert.training.determinism import make_deterministic, seed_weights
 from kbert.training.loop.best_weights import BestWeights
 from kbert.training.loop.history import History, LoopPlan
@@ -59,6 +60,7 @@ def start(request: Request, output: str | os.PathLike | None, options: RunOption
             "give both"
         )
     backend, plan = _plan(request, options)
+    _refuse_processes(backend, output)
     # it raises before there is a folder
     engine, base_digest = _build(backend, plan, options, begin=True)
     if plan.hours is not None:
@@ -77,6 +79,7 @@ def resume(request: Request, options: RunOptions) -> RunResult:
     run = request.run
     assert run is not None
     backend, plan = _plan(request, options)
+    _refuse_processes(backend, run.location)
     run.chief = backend.process == 0
     run.check(plan.fingerprint, run.settings | plan.recorded)
 
@@ -89,7 +92,7 @@ def resume(request: Request, options: RunOptions) -> RunResult:
             engine.state.restore(state.arrays)
             _logger.warning(
                 "%s: training continues after step %s of %s",
-                run.path,
+                run.location,
                 f"{state.step:,}",
                 f"{plan.steps:,}",
             )
@@ -97,9 +100,18 @@ def resume(request: Request, options: RunOptions) -> RunResult:
 
         run.check_base(base_digest, plan.base, plan.base_may_move)
         _logger.warning(
-            "%s has no usable training state: training starts from the beginning", run.path
+            "%s has no usable training state: training starts from the beginning", run.location
         )
         return train(engine, plan, run, options)
+
+
+def _refuse_processes(backend, output: str | os.PathLike | None) -> None:
+    """Raise a ValueError for a folder in a bucket that several processes would have copies of."""
+    if output is not None and is_remote(output) and backend.processes > 1:
+        raise ValueError(
+            f"{output} must be a folder that all {backend.processes} processes share, got one in a "
+            "bucket: give a path on a shared disk, and copy it when it is finished"
+        )
 
 
 def open_finished(run: RunFolder, result: dict[str, Any]) -> RunResult:
@@ -107,16 +119,18 @@ def open_finished(run: RunFolder, result: dict[str, Any]) -> RunResult:
     run.tidy()  # it may have been killed before
     _logger.warning(
         "%s is finished already, after %s step%s: nothing is trained",
-        run.path,
+        run.location,
         f"{result['steps']:,}",
         "s" if result["steps"] > 1 else "",
     )
+    if run.bucket is not None:
+        run.bucket.fetch()
     bert = load(run.path / "model.keras")
     if bert.adapter is None and (run.path / "adapter").is_dir():
         adapter = peft_folder.read(run.path / "adapter")
         bert = dataclasses.replace(bert, adapter=adapter)
     history = History(run.read_records())
-    return RunResult(bert, history, result, run.path)
+    return RunResult(bert, history, result, run.location)
 
 
 def train(
@@ -160,7 +174,7 @@ def train(
         run.finish(bert, result, lambda: report.finish(bert, history.updates, result))
         engine.barrier()  # `tidy` removes states: the other processes must have read the best
         run.tidy()
-    path = None if run is None else run.path
+    path = None if run is None else run.location
     return RunResult(bert, history, result, path)
 
 

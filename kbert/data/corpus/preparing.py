@@ -45,8 +45,10 @@ from kbert.data.tokenization.tokenizer import Tokenizer, require_wordpiece
 from kbert.graph import aliases
 from kbert.graph.config import require_positive
 from kbert.io import extras, printable
+from kbert.io.bucket_folder import BucketFolder
 from kbert.io.folders import check_new_folder
 from kbert.io.progress import progress_bar
+from kbert.io.remote_files import is_remote
 from kbert.io.text_bytes import is_packed
 from kbert.io.wording import check_choice, name_setting
 
@@ -85,7 +87,8 @@ def prepare(
         corpus: files, folders or globs, also compressed, see `text_files.find_files`; or a dict of
             such by the names of the sources, or texts NAME=PATH.
         vocab: a `Tokenizer`, or anything that `Tokenizer.load` reads.
-        output: the folder; it is created if necessary.
+        output: the folder; it is created if necessary. Also s3://… or gs://…: shards are sent there
+            one by one, from a copy that is removed at the end.
         mix: shares of the tokens that the sources shall have, {"wiki": 0.7, "books": 0.3}. The
             shards end where the source that lacks most has no more text. None: all text, one source
             after the other.
@@ -129,7 +132,11 @@ def prepare(
     workers = _choose_workers(processes, executor)
     sources = find_sources(corpus, mix, text_column)
     files = join_files(sources)
-    folder = check_new_folder(output, overwrite=True)
+    bucket = None
+    if is_remote(output):
+        bucket = BucketFolder(output)
+        bucket.fetch()
+    folder = bucket.path if bucket else check_new_folder(output, overwrite=True)
     if isinstance(vocab, Tokenizer):
         tokenizer = vocab
     else:
@@ -155,7 +162,11 @@ def prepare(
     )
 
     with _make_folder(folder):
-        writer = ShardWriter(folder, identity, tokenizer, _list_beginnings(sources))
+        push: dict[str, Any] = {}
+        if bucket is not None:
+            bucket.claim()
+            push["push"] = bucket.push
+        writer = ShardWriter(folder, identity, tokenizer, _list_beginnings(sources), **push)
         if not writer.done:
             try:
                 _write(writer, sources, formats, settings, workers, shard_tokens, progress)
@@ -166,7 +177,7 @@ def prepare(
                 raise
             writer.finish()
         writer.clean()
-    shards = open_shards(folder)
+    shards = open_shards(output if bucket else folder)
     if duplicates:
         _logger.info("near-duplicates left out: %s", shards.index["duplicates"])
     warn_of_corpus(shards)

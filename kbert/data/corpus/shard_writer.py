@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +52,8 @@ class ShardWriter:
     """A writer of shards into an existing folder that knows what is written and where to resume.
 
     `identity` says what the shards are made from, as JSON. A folder that holds finished or
-    unfinished shards of something else raises a ValueError.
+    unfinished shards of something else raises a ValueError. `push` is called after each change that
+    is complete.
 
     Attributes:
         done: whether everything is written already.
@@ -61,10 +62,16 @@ class ShardWriter:
     """
 
     def __init__(
-        self, folder: Path, identity: dict, tokenizer: Tokenizer, beginnings: Sequence[dict]
+        self,
+        folder: Path,
+        identity: dict,
+        tokenizer: Tokenizer,
+        beginnings: Sequence[dict],
+        push: Callable[[], None] = lambda: None,
     ):
         self.folder = folder
         self.identity = identity
+        self._push = push
         self.done = (folder / INDEX).exists()
         fits_16_bits = tokenizer.vocab_size <= 1 << 16
         self._dtype = np.uint16 if fits_16_bits else np.uint32
@@ -151,6 +158,7 @@ class ShardWriter:
         write_atomically(self._temporary(number), _json(shard))  # last: the others are whole
         self._shards.append(shard)
         self._empty(fresh)
+        self._push()
 
     def finish(self) -> None:
         """Join the parts, and write the index; raise a ValueError if there is no sentence."""
@@ -235,10 +243,12 @@ class ShardWriter:
         """Remove the files that only resuming needs; without begun.json there are none."""
         if not self._is_of_this(self._read_begun()):
             return
+        self._push()
         for name in os.listdir(self.folder):
             if _PART.fullmatch(name):
                 (self.folder / name).unlink()
         (self.folder / _BEGUN).unlink()
+        self._push()
 
     def _read_begun(self) -> dict:
         """Return what begun.json says; {}: there is none, or it is somebody's."""

@@ -15,6 +15,8 @@ from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
 from kbert.io import printable
+from kbert.io.bucket_folder import BucketFolder
+from kbert.io.remote_files import is_remote
 
 VERSION = 1
 INDEX, VOCABULARY = "index.json", "vocabulary"
@@ -66,8 +68,15 @@ class Shards:
         share: JSON that says which documents these are, if `split` made the object; else None.
     """
 
-    def __init__(self, folder: Path, index: dict, arrays: dict[str, np.ndarray]):
+    def __init__(
+        self,
+        folder: Path,
+        index: dict,
+        arrays: dict[str, np.ndarray],
+        bucket: BucketFolder | None = None,
+    ):
         self.folder = folder
+        self._bucket = bucket  # which removes the folder, its copy, once nothing refers to it
         self.index = index
         self.share: str | None = None
         self.offsets = arrays[SENTENCES]
@@ -186,7 +195,8 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
     """Open a folder that `prepare` has written.
 
     Args:
-        folder: the folder.
+        folder: the folder, also s3://… or gs://…, which is copied to this machine as long as the
+            shards are open: any example may be any part of them.
         check: whether to compare the SHA-256 of every file with the index (about one second per
             gigabyte on two cores). The sizes are always checked.
 
@@ -198,13 +208,19 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
         NotADirectoryError: `folder` is a file.
         ValueError: not finished, of another version, truncated, or different from the index.
     """
-    folder = Path(folder)
+    bucket = None
+    if is_remote(folder):
+        bucket = BucketFolder(folder)
+        if INDEX not in bucket.list_files():
+            raise FileNotFoundError(f"{bucket.address} has no shards: there is no {INDEX}")
+        bucket.fetch()
+    folder = bucket.path if bucket else Path(folder)
     _check_folder(folder)
     index = _read_index(folder / INDEX)
     arrays = _open_arrays(folder, index)
     if check:
         _check_hashes(folder, index)
-    return Shards(folder, index, arrays)
+    return Shards(folder, index, arrays, bucket)
 
 
 def _check_folder(folder: Path) -> None:

@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 from kbert.data.corpus import blocks
 from kbert.data.corpus.blocks import LONGEST_TEXT, Block
-from kbert.data.corpus.remote_files import failures_in_one_line
 from kbert.io import extras
 from kbert.io.bounds import damage_in_one_line
+from kbert.io.remote_files import failures_in_one_line
 from kbert.io.text_bytes import ARROW_FILE
 from kbert.io.wording import first_few, name_setting
 

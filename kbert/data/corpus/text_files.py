@@ -9,14 +9,14 @@ from pathlib import Path
 
 from kbert.data.corpus import blocks, table_files
 from kbert.data.corpus.blocks import LONGEST_TEXT, Block
-from kbert.data.corpus.remote_files import (
+from kbert.io import bounds, text_bytes
+from kbert.io import json_schema as js
+from kbert.io.remote_files import (
     describe_remote,
     failures_in_one_line,
     find_remote,
     is_remote,
 )
-from kbert.io import bounds, text_bytes
-from kbert.io import json_schema as js
 from kbert.io.wording import first_few, hint_of_path
 
 FORMATS = {

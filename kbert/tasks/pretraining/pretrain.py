@@ -7,13 +7,13 @@ kbert.fill_mask(trained.bert, "the capital of france is [MASK]")
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
 from kbert.graph import aliases
 from kbert.graph.config import BertConfig
 from kbert.io import printable
+from kbert.io.remote_files import locate
 from kbert.tasks.pretraining.results import Trained, make_trained
 from kbert.tasks.pretraining.run_request import request_pretraining
 from kbert.tasks.pretraining.settings import PretrainingSettings
@@ -128,7 +128,7 @@ def pretrain(
     data = {"shards": shards, "dev": dev}
     sources: dict = {}
     for name, path in data.items():
-        sources[name] = path and str(Path(path).absolute())
+        sources[name] = locate(path)
     sources |= {"init": init, "teacher": teacher}
     chosen = BertConfig.from_dict(config) if isinstance(config, dict) else config
     request = request_pretraining(settings, sources, chosen)

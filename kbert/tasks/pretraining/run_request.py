@@ -15,6 +15,7 @@ from kbert.data.pretraining.pretraining_batches import (
 )
 from kbert.graph.config import BertConfig
 from kbert.graph.presets import get_config, is_preset
+from kbert.io.remote_files import is_remote
 from kbert.tasks.distillation.settings import check_teacher
 from kbert.tasks.pretraining.planning import Corpus, plan_pretraining
 from kbert.tasks.pretraining.settings import (
@@ -73,7 +74,8 @@ def request_resumed(
     settings = PretrainingSettings.from_run(run, options)
     sources = find_sources(run, moved, MOVABLE)
     shards = sources["shards"]
-    if shards == run.data_paths["shards"] and not Path(shards).exists():
+    is_lost = not is_remote(shards) and not Path(shards).exists()
+    if shards == run.data_paths["shards"] and is_lost:
         how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
         raise FileNotFoundError(f"{shards}: {how}")
     config = BertConfig.from_dict(run.settings["config"])

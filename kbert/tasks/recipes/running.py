@@ -43,7 +43,7 @@ from kbert.training.settings.run_settings import RunOptions
 from kbert.training.settings.setting_texts import list_fields
 
 _logger = logging.getLogger("kbert")
-_ASKED = "recipe.json"
+_REQUEST_FILE = "recipe.json"
 PAGE = "report.html"
 
 # How cramming evaluates its models: config/eval/GLUE_sane.yaml and optim/adam.yaml of its code. One
@@ -144,13 +144,13 @@ def run_recipe(
     check_length(chosen)
     check_budget(chosen)
     vocab_size = vocab_size or recipe.vocab_size
-    asked = {
+    request = {
         "recipe": name,
         "config": get_config(config).to_dict(),
         "vocab_size": vocab_size,
         "settings": chosen.as_dict(),
     }
-    _check_asked(folder, as_json(asked))
+    _check_request(folder, as_json(request))
 
     if corpus is not None:
         vocabulary, shards = folder / "vocabulary", folder / "shards"
@@ -177,16 +177,16 @@ def run_recipe(
     return result
 
 
-def _check_asked(folder: Path, asked: dict) -> None:
+def _check_request(folder: Path, request: dict) -> None:
     """Write down what is asked for; raise a ValueError if an earlier call asked otherwise."""
-    file = folder / _ASKED
+    file = folder / _REQUEST_FILE
     if file.is_file():
-        different = "; ".join(differences(js.read(file, js.OBJECT), asked))
+        different = "; ".join(differences(js.read(file, js.OBJECT), request))
         if different:
             raise ValueError(f"{folder} was made otherwise: {different}: choose another output")
         return
     check_new_folder(folder).mkdir(parents=True, exist_ok=True)
-    write_atomically(file, to_json(asked).encode())
+    write_atomically(file, to_json(request).encode())
 
 
 def _pretrain(

@@ -61,7 +61,7 @@ class Saver:
             return "Nothing is saved without a run folder"
         with contextlib.suppress(OSError):
             self._finish()
-        path = self._run.current_path
+        path = self._run.current_location
         if path is None:
             return "The folder was moved or removed, and its states with it"
         return f"The last good state is from step {self.saved:,} in {path}"

@@ -29,9 +29,11 @@ from typing import Any
 from kbert.io import bounds, printable
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import clear_locked, refuse_links, write_atomically
+from kbert.io.bucket_folder import BucketFolder
 from kbert.io.folders import refuse_file_name
 from kbert.io.json_differences import differences
 from kbert.io.json_values import as_json
+from kbert.io.remote_files import is_remote
 from kbert.io.wording import first_few, hint_of_path, is_command_running, way_to_resume
 from kbert.training.run.records import EventFile, RecordFile, read_records
 from kbert.training.run.state_files import States, write_state
@@ -99,8 +101,15 @@ _SOURCES = {
 class RunFolder:
     """The folder of a run, with what settings.json says; from `create` or `open`."""
 
-    def __init__(self, path: str | os.PathLike, json: dict, chief: bool = True):
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        json: dict,
+        chief: bool = True,
+        bucket: BucketFolder | None = None,
+    ):
         self.path = Path(path)
+        self.bucket = bucket  # what the path is the local copy of
         self.task = json["task"]
         self._id = json["run"]
         self.settings = json["settings"]  # all that the result depends on
@@ -140,8 +149,9 @@ class RunFolder:
         base_digest: str | None = None,
     ) -> "RunFolder":
         """Create a new run's folder, which all processes `open`; refuse one that is used."""
-        path = Path(path)
         refuse_used(path)
+        bucket = BucketFolder(path) if is_remote(path) else None
+        path = bucket.path if bucket else Path(path)
         path.mkdir(parents=True, exist_ok=True)
 
         values = {
@@ -161,13 +171,22 @@ class RunFolder:
             refuse_used(path)  # by another process that started in it just now
             # the first file: if the process is killed before, the folder still counts as empty
             _write_json(path / "settings.json", values)
-        return cls(path, values)
+        if bucket is not None:
+            bucket.claim()
+            bucket.push()
+        return cls(path, values, bucket=bucket)
 
     @classmethod
     @printable.escape_errors()
     def open(cls, path: str | os.PathLike, *, chief: bool = True) -> "RunFolder":
         """Open the folder of a run; a ValueError says that its settings.json is damaged."""
-        path = Path(path)
+        bucket = None
+        if is_remote(path):
+            bucket = BucketFolder(path)
+            if "settings.json" not in bucket.list_files():
+                raise FileNotFoundError(f"{bucket.address} has no run: there is no settings.json")
+            bucket.fetch(r"[^/]*\.(json|jsonl|html)")
+        path = bucket.path if bucket else Path(path)
         file = path / "settings.json"
         if not path.exists():
             near = hint_of_path(path, lambda one: os.path.isfile(os.path.join(one, file.name)))
@@ -177,7 +196,7 @@ class RunFolder:
             raise FileNotFoundError(
                 f"{path} has no run: there is no settings.json in it. Give the folder of a run"
             )
-        return cls(path, js.read(file, _SETTINGS_FILE), chief)
+        return cls(path, js.read(file, _SETTINGS_FILE), chief, bucket)
 
     @classmethod
     def from_json(cls, values: dict, file: Path) -> "RunFolder":
@@ -207,6 +226,16 @@ class RunFolder:
         return None
 
     @property
+    def location(self):
+        """Path of the folder for its user, also where that is in a bucket."""
+        return self.bucket.remote if self.bucket else self.path
+
+    @property
+    def current_location(self):
+        """The same after somebody moved it; None where it cannot be found."""
+        return self.location if self.bucket else self.current_path
+
+    @property
     def name(self) -> str:
         """Name of the folder; also that of "." and of "..", which are not names."""
         if self.path.name in ("", ".."):
@@ -216,7 +245,7 @@ class RunFolder:
     @property
     def resume_command(self) -> str:
         """Command, or call in Python, that resumes it."""
-        return self.write_resume_command(self.current_path or "FOLDER")
+        return self.write_resume_command(self.current_location or "FOLDER")
 
     def write_resume_command(self, folder: str | os.PathLike) -> str:
         """Return the command, or call in Python, that resumes the run in a folder of this name."""
@@ -240,6 +269,9 @@ class RunFolder:
             return
         with lock_folder(self.path) as self._lock:
             try:
+                if self.bucket is not None:
+                    self.bucket.claim()
+                    self.bucket.fetch()
                 self.refuse_links()
                 self._check_destinations()
                 yield
@@ -373,6 +405,11 @@ class RunFolder:
         self.states.folder.mkdir(exist_ok=True)
         write_state(self.states.path(step), arrays, facts)
         self.states.remove_superseded(step)
+        self._push()
+
+    def _push(self) -> None:
+        if self.bucket is not None:
+            self.bucket.push()
 
     def finish(self, bert, result: dict, write_report: Callable[[], None]) -> None:
         """Write the final model in both formats and the report, and last that it is finished."""
@@ -388,6 +425,7 @@ class RunFolder:
                 replace(bert, self.path / name, form)
         write_report()
         _write_json(self.path / "result.json", result)
+        self._push()
 
     def tidy(self) -> None:
         """Remove the states of a finished run, unless it keeps them; no process may read them."""
@@ -396,6 +434,7 @@ class RunFolder:
         if self.states.folder.exists():  # else nothing changes, and links are read as files are
             self.refuse_links()
             self.states.remove_all()
+            self._push()
 
     def write_environment(self, engine, **more) -> None:
         """Write environment.json; warn where another one makes results equal only to rounding.
@@ -459,6 +498,15 @@ def _describe_environment(engine) -> dict[str, Any]:
 
 def refuse_used(path: str | os.PathLike) -> None:
     """Raise a FileExistsError for a folder that holds a run, or anything else."""
+    if is_remote(path):
+        bucket = BucketFolder(path)
+        names = bucket.list_files()
+        if "settings.json" in names and "result.json" not in names:
+            way = RunFolder.open(path).resume_command
+            raise FileExistsError(f"{bucket.address} holds a run: resume it with {way}")
+        if names:
+            raise FileExistsError(f"{bucket.address} must be new or empty, has files")
+        return
     bounds.refuse_url(path, to_write=True)
     path = Path(path)
     refuse_file_name(path)

@@ -1,4 +1,4 @@
-"""Files of a corpus in a bucket, as `universal_pathlib` has them: s3://, gs://.
+"""Files in a bucket, as `universal_pathlib` has them: s3://, gs://.
 
 fsspec reads them. Credentials, region and endpoint are those of its file systems: for S3 the
 variables of AWS's own tools, such as AWS_PROFILE and AWS_ENDPOINT_URL.
@@ -12,12 +12,30 @@ from collections.abc import Callable, Iterator
 
 from kbert.io import extras
 
-_ADDRESS = re.compile(r"(s3|gs)://", re.ASCII)
+_ADDRESS = re.compile(r"(s3|gs):/+", re.ASCII)  # a Path makes one slash of two
 
 
 def is_remote(entry: str | os.PathLike) -> bool:
-    """Return whether a corpus names something in a bucket."""
+    """Return whether a path names something in a bucket."""
     return _ADDRESS.match(str(entry)) is not None
+
+
+def open_address(address: str | os.PathLike):
+    """Return the `UPath` of an address; raise an ImportError if a package is not installed."""
+    text = _ADDRESS.sub(r"\1://", str(address), count=1)
+    extras.require(text, "corpora", "upath", "s3fs" if text.startswith("s3") else "gcsfs")
+    from upath import UPath
+
+    return UPath(text)
+
+
+def locate(path: str | os.PathLike | None) -> str | None:
+    """Return the absolute path of a file or folder, or its address in a bucket; None for None."""
+    if path is None:
+        return None
+    if is_remote(path):
+        return str(open_address(path))
+    return os.path.abspath(path)
 
 
 def find_remote(address: str, choose_texts: Callable[[list], list]) -> list:
@@ -30,11 +48,10 @@ def find_remote(address: str, choose_texts: Callable[[list], list]) -> list:
         ImportError: a package is not installed.
         OSError: the bucket does not answer, or not with a list.
     """
-    scheme = address.partition("://")[0]
-    extras.require(address, "corpora", "upath", "s3fs" if scheme == "s3" else "gcsfs")
+    path = open_address(address)
     from upath import UPath
 
-    path = UPath(address)
+    scheme = address.partition("://")[0]
     with failures_in_one_line(address):
         if any(letter in path.path for letter in "*?["):
             listed = path.fs.glob(path.path)
@@ -71,10 +88,13 @@ def failures_in_one_line(path) -> Iterator[None]:
         return
     try:
         yield
-    except (FileNotFoundError, ImportError, ValueError):
+    except (ImportError, ValueError):
         raise
     except Exception as error:  # each library has its own; some are no OSErrors
+        if getattr(error, "filename", None) == str(path):
+            raise
         texts = str(error).split()
         why = " ".join(texts) or type(error).__name__
-        text = f"cannot be read: {why}: check the address, your credentials and the network"
-        raise OSError(errno.EIO, text, str(path)) from None
+        text = f"no access: {why}: check the address, your credentials and the network"
+        number = errno.ENOENT if isinstance(error, FileNotFoundError) else errno.EIO
+        raise OSError(number, text, str(path)) from None
