@@ -80,8 +80,8 @@ def recipe(arguments, corpus, shards, output, config, glue_data, tasks, run_opti
     find_recipe(name)
     settings = {key: options.pop(key) for key in [*options] if key in _SETTINGS}
     chosen = select_settings(settings, run_options) | run_options
-    given = {key: value for key, value in chosen.items() if value is not None}
-    length = given.get("hours") or given.get("steps")
+    options |= {key: value for key, value in chosen.items() if value is not None}
+    length = options.get("hours") or options.get("steps")
     needed = {"--corpus": corpus or shards, "-o OUT": output, "--hours or --steps": length}
     require_options(_EXAMPLE, needed)
     kbert.get_config(config)
@@ -102,7 +102,6 @@ def recipe(arguments, corpus, shards, output, config, glue_data, tasks, run_opti
             glue_data=glue_data,
             tasks=tasks,
             **options,
-            **given,
         )
     click.echo(result)
     click.echo(f"wrote {output / 'report.html'}")

@@ -52,9 +52,9 @@ class BucketFolder:
         root = self.remote.path.rstrip("/")
         with failures_in_one_line(self.address):
             self.remote.fs.invalidate_cache()
-            found = self.remote.fs.find(root, detail=True)
+            details = self.remote.fs.find(root, detail=True)
         sizes = {}
-        for path, facts in found.items():
+        for path, facts in details.items():
             name = path.removeprefix(f"{root}/")
             if not name.startswith("."):
                 sizes[name] = facts["size"]

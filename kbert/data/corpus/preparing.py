@@ -132,11 +132,7 @@ def prepare(
     workers = _choose_workers(processes, executor)
     sources = find_sources(corpus, mix, text_column)
     files = join_files(sources)
-    bucket = None
-    if is_remote(output):
-        bucket = BucketFolder(output)
-        bucket.fetch()
-    folder = bucket.path if bucket else check_new_folder(output, overwrite=True)
+    folder, bucket = _open_output(output)
     if isinstance(vocab, Tokenizer):
         tokenizer = vocab
     else:
@@ -162,11 +158,9 @@ def prepare(
     )
 
     with _make_folder(folder):
-        push: dict[str, Any] = {}
         if bucket is not None:
             bucket.claim()
-            push["push"] = bucket.push
-        writer = ShardWriter(folder, identity, tokenizer, _list_beginnings(sources), **push)
+        writer = ShardWriter(folder, identity, tokenizer, _list_beginnings(sources), bucket)
         if not writer.done:
             try:
                 _write(writer, sources, formats, settings, workers, shard_tokens, progress)
@@ -182,6 +176,15 @@ def prepare(
         _logger.info("near-duplicates left out: %s", shards.index["duplicates"])
     warn_of_corpus(shards)
     return shards
+
+
+def _open_output(output: str | os.PathLike) -> tuple[Path, BucketFolder | None]:
+    """Return the folder to write to, and what it is the local copy of, if that is in a bucket."""
+    if not is_remote(output):
+        return check_new_folder(output, overwrite=True), None
+    bucket = BucketFolder(output)
+    bucket.fetch()
+    return bucket.path, bucket
 
 
 def _describe_files(files: Sequence[Path], formats: Sequence[str]) -> list[dict]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from kbert.data.npy_files import read_npy
 from kbert.data.tokenization.tokenizer import Tokenizer
 from kbert.io import json_schema as js
 from kbert.io.atomic_write import atomic_file, clear_locked, refuse_links, write_atomically
+from kbert.io.bucket_folder import BucketFolder
 from kbert.io.folders import atomic_folder
 from kbert.io.json_differences import iterate_differences
 
@@ -52,8 +53,8 @@ class ShardWriter:
     """A writer of shards into an existing folder that knows what is written and where to resume.
 
     `identity` says what the shards are made from, as JSON. A folder that holds finished or
-    unfinished shards of something else raises a ValueError. `push` is called after each change that
-    is complete.
+    unfinished shards of something else raises a ValueError. What is complete is sent to the
+    `bucket`, if the folder is a copy of it.
 
     Attributes:
         done: whether everything is written already.
@@ -67,11 +68,11 @@ class ShardWriter:
         identity: dict,
         tokenizer: Tokenizer,
         beginnings: Sequence[dict],
-        push: Callable[[], None] = lambda: None,
+        bucket: BucketFolder | None = None,
     ):
         self.folder = folder
         self.identity = identity
-        self._push = push
+        self._bucket = bucket
         self.done = (folder / INDEX).exists()
         fits_16_bits = tokenizer.vocab_size <= 1 << 16
         self._dtype = np.uint16 if fits_16_bits else np.uint32
@@ -249,6 +250,10 @@ class ShardWriter:
                 (self.folder / name).unlink()
         (self.folder / _BEGUN).unlink()
         self._push()
+
+    def _push(self) -> None:
+        if self._bucket is not None:
+            self._bucket.push()
 
     def _read_begun(self) -> dict:
         """Return what begun.json says; {}: there is none, or it is somebody's."""

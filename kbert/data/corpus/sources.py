@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +75,12 @@ def find_sources(
     return sources
 
 
-def _check_names(setting: str, what: str, given: Iterable[str], names: Iterable) -> None:
+def _check_names(setting: str, what: str, values: Collection[str], names: Iterable) -> None:
     """Raise a ValueError unless a setting has a value for each source."""
-    if set(given) != set(names):
+    if set(values) != set(names):
         named = [name for name in names if name is not None]
         raise ValueError(
-            f"{name_setting(setting)} must have {what} for each source, has {', '.join(given)}; "
+            f"{name_setting(setting)} must have {what} for each source, has {', '.join(values)}; "
             f"the corpus has {', '.join(named) or 'no names: give NAME=PATH'}"
         )
 

@@ -74,8 +74,8 @@ def request_resumed(
     settings = PretrainingSettings.from_run(run, options)
     sources = find_sources(run, moved, MOVABLE)
     shards = sources["shards"]
-    is_lost = not is_remote(shards) and not Path(shards).exists()
-    if shards == run.data_paths["shards"] and is_lost:
+    is_missing = not is_remote(shards) and not Path(shards).exists()
+    if shards == run.data_paths["shards"] and is_missing:
         how = f"no such folder: if it has moved, kbert pretrain SHARDS --resume {run.path}"
         raise FileNotFoundError(f"{shards}: {how}")
     config = BertConfig.from_dict(run.settings["config"])
