@@ -10,6 +10,7 @@ from kbert.cli.inputs import CorpusInput, check_writable
 from kbert.cli.options import POSITIVE, Input, Output, option
 from kbert.cli.pretraining_commands import reporting_stop, require_options, start_keras
 from kbert.cli.setting_options import add_run_options, add_settings, select_settings
+from kbert.data.corpus.sources import find_sources
 from kbert.tasks.glue.tasks import find_folder, find_tasks
 from kbert.tasks.pretraining.settings import PretrainingSettings
 from kbert.tasks.recipes.recipes import find_recipe, list_recipes
@@ -78,13 +79,16 @@ def recipe(arguments, corpus, shards, output, config, glue_data, tasks, run_opti
     if arguments[0] != "run" or len(arguments) != 2:
         raise click.UsageError(f"expected: {_EXAMPLE}, got {' '.join(arguments)}")
     find_recipe(name)
-    settings = {key: options.pop(key) for key in [*options] if key in _SETTINGS}
+    names = options.keys() & _SETTINGS.keys()
+    settings = {key: options.pop(key) for key in names}
     chosen = select_settings(settings, run_options) | run_options
     options |= {key: value for key, value in chosen.items() if value is not None}
     length = options.get("hours") or options.get("steps")
     needed = {"--corpus": corpus or shards, "-o OUT": output, "--hours or --steps": length}
     require_options(_EXAMPLE, needed)
     kbert.get_config(config)
+    if corpus:
+        find_sources(corpus, options["mix"], options["text_column"])
     if glue_data is not None:
         for task in find_tasks(tasks):
             find_folder(glue_data, task)

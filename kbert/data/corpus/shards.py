@@ -68,15 +68,10 @@ class Shards:
         share: JSON that says which documents these are, if `split` made the object; else None.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        index: dict,
-        arrays: dict[str, np.ndarray],
-        bucket: BucketFolder | None = None,
-    ):
+    def __init__(self, folder: Path, index: dict, arrays: dict[str, np.ndarray]):
         self.folder = folder
-        self._bucket = bucket  # which removes the folder, its copy, once nothing refers to it
+        # which removes the folder, its local copy, once nothing refers to it
+        self._bucket: BucketFolder | None = None
         self.index = index
         self.share: str | None = None
         self.offsets = arrays[SENTENCES]
@@ -220,7 +215,9 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
     arrays = _open_arrays(folder, index)
     if check:
         _check_hashes(folder, index)
-    return Shards(folder, index, arrays, bucket)
+    shards = Shards(folder, index, arrays)
+    shards._bucket = bucket
+    return shards
 
 
 def _check_folder(folder: Path) -> None:

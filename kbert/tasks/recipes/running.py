@@ -10,7 +10,7 @@ OUT/recipe.json     what was asked for; written first
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -96,7 +96,7 @@ class RecipeResult:
 @printable.escape_errors()
 def run_recipe(
     name: str,
-    corpus=None,
+    corpus: str | os.PathLike | Iterable[str | os.PathLike] | Mapping | None = None,
     *,
     output: str | os.PathLike,
     shards: str | os.PathLike | None = None,
@@ -107,7 +107,7 @@ def run_recipe(
     glue_data: str | os.PathLike | None = None,
     tasks: str = "sane",
     seeds: int = 5,
-    **settings,
+    **settings: bool | int | float | str | None,
 ) -> RecipeResult:
     """Pretrain by a recipe: train a vocabulary, prepare shards, plan, pretrain, run GLUE, report.
 
@@ -139,7 +139,8 @@ def run_recipe(
     folder = Path(output)
     if (corpus is None) == (shards is None):
         raise ValueError("corpus or shards must be given, one of the two: the text to learn from")
-    options = {key: settings.pop(key) for key in [*settings] if key in list_fields(RunOptions)}
+    run_names = settings.keys() & list_fields(RunOptions).keys()
+    options = {key: settings.pop(key) for key in run_names}
     chosen = PretrainingSettings.from_options(recipe.read_settings() | settings)
     check_length(chosen)
     check_budget(chosen)
