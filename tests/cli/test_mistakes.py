@@ -358,7 +358,7 @@ MISTAKES += [
     ("evaluate nowhere --task tag --data lines.txt", "nowhere"),
     ("evaluate encoder --data lines.txt", "--task", "kbert evaluate"),
     ("evaluate tokens --task classify --data lines.txt", "'classifier'"),
-    ("recipe run cramming --corpus nothing.txt --steps 3 -o run", "nothing.txt"),
+    ("recipe run cramming --corpus nowhere.txt --steps 3 -o run", "nowhere.txt"),
     ("recipe run GLU --corpus lines.txt --steps 3 -o run", "GLU", "cramming"),
     ("recipe run mosaic --corpus lines.txt --steps 3 --steps 4 -o run", "--steps"),
     ("glue encoder --data none -o run", "none"),
