@@ -29,7 +29,6 @@ NUM_LAYERS = option(
     "--num-layers",
     POSITIVE,
     "With --pooling last: concatenate the last N hidden states. Default: 4.",
-    old="--layers",
 )
 PROMPT_NAME = option(
     "--prompt-name NAME",
@@ -168,7 +167,6 @@ def _print_pairs(matrix) -> None:
     "--embeddings file FILE",
     Input(),
     "Embeddings of the texts, from kbert embed. Default: they are computed.",
-    old="--vectors",
 )
 @takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, shared.BATCH, shared.PRECISION, shared.JSON)
 def search(source, query, texts, lines, file, **options):

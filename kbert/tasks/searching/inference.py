@@ -69,7 +69,6 @@ def search(
     bert: Bert, query: Iterable[str], texts: Iterable[str], **options: Unpack[SearchOptions]
 ) -> list[list[Hit]]: ...
 @printable.escape_errors()
-@aliases.accept_old_names(vectors="embeddings")
 @aliases.answer_old_names
 def search(
     bert: Bert,
