@@ -147,9 +147,7 @@ def _print_matrix(matrix) -> None:
 def _print_pairs(matrix) -> None:
     """Print the similarities of all pairs of texts, the most similar first."""
     numbers = range(1, len(matrix) + 1)
-    pairs = []
-    for a, b in itertools.combinations(numbers, 2):
-        pairs.append((matrix[a - 1, b - 1], a, b))
+    pairs = [(matrix[a - 1, b - 1], a, b) for a, b in itertools.combinations(numbers, 2)]
     for value, a, b in sorted(pairs, reverse=True):
         click.echo(f"{value:>8.4f}  {a:>3} {b:>3}")
 

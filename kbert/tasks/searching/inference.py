@@ -272,10 +272,7 @@ def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
         return settings.prompt(name)
 
     prompt = settings.prompt(default)
-    unused = []
-    for other in ("passage", "corpus"):
-        if settings.prompts.get(other):
-            unused.append(other)
+    unused = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
     if default == DOCUMENT and not prompt and unused:
         _logger.warning(
             "the prompt %r is not used for texts, as in sentence-transformers. To use it, "
@@ -315,7 +312,5 @@ def _find_hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
 
     order = np.argsort(-scores[indices], kind="stable")
     best = indices[order][:top_k].tolist()
-    hits = []
-    for index in best:
-        hits.append(Hit(texts[index], float(scores[index]), index))
+    hits = [Hit(texts[index], float(scores[index]), index) for index in best]
     return hits
