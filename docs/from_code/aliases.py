@@ -5,7 +5,6 @@ At the end are the names of older releases.
 
 import kbert
 from from_code.table import table
-from kbert.cli.command import Option
 from kbert.cli.main import cli
 from kbert.graph import aliases
 
@@ -32,17 +31,25 @@ def page() -> str:
 
 def _old_names() -> str:
     """A line for each old name of a function's argument or a command's option."""
+    old_settings = aliases.table()["old setting"]
     lines = []
     for name in sorted(kbert.__all__):
-        function = getattr(kbert, name)
-        old_names = getattr(function, "old_names", {}) | getattr(function, "old_settings", {})
-        for old, new in old_names.items():
+        settings = getattr(getattr(kbert, name), "old_settings", {})
+        for old, new in (_of(name, "old name") | settings).items():
             lines.append((f"`kbert.{name}(…, {old}=)`", f"`{new}=`"))
     for name in sorted(cli.commands):
-        for param in cli.commands[name].params:
-            if isinstance(param, Option) and param.old is not None:
-                lines.append((f"`kbert {name} {param.old}`", f"`{max(param.opts, key=len)}`"))
+        options = {opt for param in cli.commands[name].params for opt in param.opts}
+        for old, new in (_of(name, "old option") | old_settings).items():
+            option = f"--{new.replace('_', '-')}"
+            if option in options:
+                lines.append((f"`kbert {name} --{old.replace('_', '-')}`", f"`{option}`"))
     return table(("old name", "new name"), lines)
+
+
+def _of(owner: str, noun: str) -> dict[str, str]:
+    """The new names by the old ones, of a function's arguments or a command's options."""
+    names = {tuple(old.split()): new for old, new in aliases.table()[noun].items()}
+    return {old: new for (of, old), new in names.items() if of == owner}
 
 
 def _table(kind: str, meanings: dict[str, str]) -> str:

@@ -98,7 +98,7 @@ class Bert(aliases.Answering):
 
 
 @printable.escape_errors()
-@aliases.accept_old_names(path="source")
+@aliases.answer_old_names
 def load(
     source: str | os.PathLike | Backbone,
     *,

@@ -89,10 +89,7 @@ def fit(
     problems += vocabulary_problems(tokens, config)
 
     templates = weight_names.templates_of(parts, config)
-    nameless = []
-    for row in templates:
-        if column not in row.names:
-            nameless.append(row.names["kbert"])
+    nameless = [row.names["kbert"] for row in templates if column not in row.names]
     return Fit(entries, nameless, tensors, of_other_heads, problems)
 
 
@@ -102,10 +99,7 @@ def _remove_classifiers(tensors: dict[str, Tensor], column: str) -> list[str]:
     A classifier of sequences and one of tokens have one name in transformers: not taken for it.
     """
     templates = [row for row in weight_names.TEMPLATES if "N" in row.shape]
-    classifiers = set()
-    for row in templates:
-        if column in row.names:
-            classifiers.add(row.names[column])
+    classifiers = {row.names[column] for row in templates if column in row.names}
     removed = sorted(name for name in classifiers if name in tensors)
     for name in removed:
         del tensors[name]
@@ -143,9 +137,7 @@ def summarize(problems: Collection[str], most: int = 20) -> str:
         text = _BLOCK.sub(r"\1{}", problem, count=1)
         blocks.setdefault(text, []).append(number)
 
-    texts = []
-    for text, numbers in blocks.items():
-        texts.append(text.replace("{}", _ranges(numbers), 1))
+    texts = [text.replace("{}", _ranges(numbers), 1) for text, numbers in blocks.items()]
     shown = texts[:most]
     unshown = list(blocks.values())[most:]
     left = sum(len(numbers) for numbers in unshown)
@@ -177,10 +169,7 @@ def read_sizes(tensors: Mapping[str, Tensor], column: str) -> dict[str, int]:
                 sizes = dict(zip(row.shape, tensor.shape, strict=False))
                 by_letter = sizes | by_letter
 
-    sizes = {}
-    for letter, key in SIZES.items():
-        if letter in by_letter:
-            sizes[key] = by_letter[letter]
+    sizes = {key: by_letter[letter] for letter, key in SIZES.items() if letter in by_letter}
     blocks = _count_blocks(tensors, column)
     return sizes | {"num_hidden_layers": blocks} if blocks else sizes
 

@@ -76,10 +76,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
     folder, prefix = _choose_checkpoint(path)
     config = config or BertConfig.from_json(folder / _CONFIG)
     tensors = _tensors(prefix)
-    left_out = []
-    for name in tensors:
-        if _is_of_training(name, tensors):
-            left_out.append(name)
+    left_out = [name for name in tensors if _is_of_training(name, tensors)]
     for name in left_out:
         del tensors[name]
     _check_is_google(prefix, tensors)
@@ -124,10 +121,7 @@ def write(bert, path: Path) -> None:
     writing.require_wordpiece_bert(bert, path, "google")
     parts = weight_names.parts_of(bert.head, bert.config)
     templates = weight_names.templates_of(parts, bert.config)
-    nameless = []
-    for row in templates:
-        if "google" not in row.names:
-            nameless.append(row.names["kbert"])
+    nameless = [row.names["kbert"] for row in templates if "google" not in row.names]
     if nameless:
         raise ValueError(
             f"format google cannot store the head {bert.head}: Google's release has no names for "

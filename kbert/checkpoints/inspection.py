@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kbert.checkpoints import fitting, formats, weight_names
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.sentence_settings import SentenceSettings
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.graph.config import BertConfig
 from kbert.io import printable, setting_keys
 from kbert.io.interrupted_saves import open_whole
@@ -103,7 +103,7 @@ class Inspection:
 
 
 @printable.escape_errors()
-@accept_old_names(path="source")
+@answer_old_names
 def inspect(
     source: str | os.PathLike,
     *,

@@ -46,10 +46,7 @@ def digests(model, layers: Collection[str], precision: str = "float32") -> dict[
 def find_unchanged(model, known_digests: Mapping[str, Collection[str]]) -> list[str]:
     """Return the layers whose weights have one of the known digests."""
     now = digests(model, known_digests)
-    unchanged = []
-    for layer, known in known_digests.items():
-        if now.get(layer) in known:
-            unchanged.append(layer)
+    unchanged = [layer for layer, known in known_digests.items() if now.get(layer) in known]
     return unchanged
 
 

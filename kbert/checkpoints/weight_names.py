@@ -68,17 +68,13 @@ class Template:
     def fill_in_block(self, index: int) -> "Template":
         """Return the row with the numbers of one encoder block filled in."""
         numbers = {"i": index, "n": index + 1}
-        filled = {}
-        for column, name in self.names.items():
-            filled[column] = name.format(**numbers)
+        filled = {column: name.format(**numbers) for column, name in self.names.items()}
         layer = self.layer.format(**numbers)
         return dataclasses.replace(self, names=filled, layer=layer)
 
     def make_entry(self, column: str, config: BertConfig, num_labels: int) -> Entry:
         """Return the parameter in a format that has a name for it."""
-        letters = {}
-        for letter, key in SIZES.items():
-            letters[letter] = getattr(config, key)
+        letters = {letter: getattr(config, key) for letter, key in SIZES.items()}
         letters["N"] = num_labels
         shape: tuple[int, ...] = ()
         for size in self.shape:
@@ -137,9 +133,7 @@ def find_head(tensors: Collection[str], column: str) -> str:
     their parts; else the first.
     """
     family = FAMILIES[column if column in OF_FAMILY else "bert"]
-    parts = {}
-    for head in _list_heads():
-        parts[head.name] = head.variant(family).parts
+    parts = {head.name: head.variant(family).parts for head in _list_heads()}
     present: dict[str, set[str]] = {}  # the names of the tensors of each head
     for name, groups in parts.items():
         expected: set[str] = set()

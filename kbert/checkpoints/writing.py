@@ -66,9 +66,7 @@ def save_tensors(arrays: Mapping[str, np.ndarray], file: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    contiguous = {}
-    for name, array in arrays.items():
-        contiguous[name] = np.ascontiguousarray(array)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
         save_file(contiguous, file, metadata={"format": "pt"})
     except SafetensorError as error:

@@ -227,10 +227,7 @@ def convert(
     from kbert.checkpoints import formats
 
     to = to or formats.format_for(destination)
-    chosen = {}
-    for name, value in options.items():
-        if value not in (None, False):
-            chosen[name] = value
+    chosen = {name: value for name, value in options.items() if value not in (None, False)}
     options = chosen
     _check_options(to, options, vocab)
     is_changed = bool(head or adapter or ignore)  # else what is written has all that is read

@@ -1,6 +1,5 @@
 """What every command has: examples in its --help, --quiet, colours where a terminal has them."""
 
-import copy
 import logging
 import os
 import shlex
@@ -48,25 +47,6 @@ def command(short_help: str, *examples: str, basic: str = "", cls: type | None =
     return click.command(cls=cls or Command, short_help=short_help, examples=examples, basic=names)
 
 
-class Option(click.Option):
-    """An option that an old name gives too; its help and its errors show only the new one.
-
-    Args:
-        old: the name in older releases, such as "--path"; None: there is none.
-    """
-
-    def __init__(self, *arguments, old: str | None = None, **settings):
-        super().__init__(*arguments, **settings)
-        self.old = old
-
-    def add_to_parser(self, parser, ctx) -> None:
-        super().add_to_parser(parser, ctx)
-        if self.old is not None:
-            renamed = copy.copy(self)
-            renamed.opts = [self.old]
-            click.Option.add_to_parser(renamed, parser, ctx)
-
-
 class Command(click.Command):
     """A command with examples in its --help; the arguments are those of `command`."""
 
@@ -87,7 +67,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx, args):
         if not ctx.resilient_parsing:  # as where the shell completes a line
-            self._name_new_options(ctx, args)
+            args = self._rename_old_options(ctx, args)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as error:
@@ -101,28 +81,27 @@ class Command(click.Command):
             text = f"{error.message} What {option} was in older releases is called {new_value}."
             raise click.BadParameter(text, error.ctx, error.param) from None
 
-    def _name_new_options(self, ctx, args: list[str]) -> None:
-        """Say on stderr what the options of older releases are called now.
+    def _rename_old_options(self, ctx, args: list[str]) -> list[str]:
+        """Return the command line with options of older releases by their names now.
 
-        Raise a UsageError for an option by both of its names.
+        Say each on stderr; raise a UsageError for an option by both of its names.
         """
-        renamed = []
-        for param in self.params:
-            if isinstance(param, Option) and param.old:
-                renamed.append(param)
-        end = args.index("--") if "--" in args else None
+        end = args.index("--") if "--" in args else len(args)
         names = [arg.partition("=")[0] for arg in args[:end]]
+        known = _list_options(self.params)
 
-        for option in renamed:
-            if option.old not in names:
+        renamed = list(args)
+        for index, old in enumerate(names):
+            new = aliases.rename_old_option(self.name, old) if old.startswith("--") else None
+            if new not in known:
                 continue
-            new = max(option.opts, key=len)
-            has_new_name = not set(option.opts).isdisjoint(names)
-            if has_new_name:
+            if new in names:
                 raise click.UsageError(
-                    f"got both {new} and {option.old}, its old name: leave {option.old} out", ctx
+                    f"got both {new} and {old}, its old name: leave {old} out", ctx
                 )
-            click.echo(f"kbert: the option {option.old} is called {new} now", err=True)
+            click.echo(f"kbert: the option {old} is called {new} now", err=True)
+            renamed[index] = new + args[index].removeprefix(old)
+        return renamed
 
     @property
     def example(self) -> str:

@@ -22,7 +22,6 @@ READING = takes(
         "Field or column that holds the text, for JSON lines, Parquet and Arrow; of sources with "
         "names also wiki=NAME,books=NAME.",
         default="text",
-        old="--text-field",
     ),
     option(
         "--language CODE", str, "Language, for splitting paragraphs into sentences.", default="en"
@@ -39,7 +38,6 @@ READING = takes(
     bool,
     "Lowercase the texts, or keep their case. Default: --uncased.",
     default=True,
-    old="--lowercase",
 )
 @option("--min-frequency", int, "Smallest frequency of two pieces that are merged.", default=2)
 @option("--alphabet", int, "Maximum number of characters that get a token.", default=1000)

@@ -29,7 +29,6 @@ NUM_LAYERS = option(
     "--num-layers",
     POSITIVE,
     "With --pooling last: concatenate the last N hidden states. Default: 4.",
-    old="--layers",
 )
 PROMPT_NAME = option(
     "--prompt-name NAME",
@@ -148,9 +147,7 @@ def _print_matrix(matrix) -> None:
 def _print_pairs(matrix) -> None:
     """Print the similarities of all pairs of texts, the most similar first."""
     numbers = range(1, len(matrix) + 1)
-    pairs = []
-    for a, b in itertools.combinations(numbers, 2):
-        pairs.append((matrix[a - 1, b - 1], a, b))
+    pairs = [(matrix[a - 1, b - 1], a, b) for a, b in itertools.combinations(numbers, 2)]
     for value, a, b in sorted(pairs, reverse=True):
         click.echo(f"{value:>8.4f}  {a:>3} {b:>3}")
 
@@ -168,7 +165,6 @@ def _print_pairs(matrix) -> None:
     "--embeddings file FILE",
     Input(),
     "Embeddings of the texts, from kbert embed. Default: they are computed.",
-    old="--vectors",
 )
 @takes(QUERY_PROMPT_NAME, TEXT_PROMPT_NAME, shared.BATCH, shared.PRECISION, shared.JSON)
 def search(source, query, texts, lines, file, **options):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kbert.cli.command import Choice, Option, names_or_files, presets_or_files
+from kbert.cli.command import Choice, names_or_files, presets_or_files
 from kbert.cli.console import exit_if_nan, say_json
 from kbert.graph import aliases
 from kbert.graph.spec import GraphSpec
@@ -17,13 +17,12 @@ from kbert.tasks import PRECISIONS
 
 
 def option(declaration: str, kind, text: str, *, default=None, **settings):
-    """Declare an option, with `settings` as for `Option`; a `kind` of bool is a flag.
+    """Declare an option, with `settings` as for `click.option`; a `kind` of bool is a flag.
 
     The declaration is its names, and the metavar in capitals: "-o --output FILE". A word without
     hyphens in lower case is the name of the parameter. The default is added to the text, its help,
-    unless that says it. `old` is the option's name in older releases.
+    unless that says it.
     """
-    settings["cls"] = Option
     *names, last = declaration.split()
     if last[0].isupper():
         settings["metavar"] = last

@@ -24,7 +24,7 @@ from kbert.io.progress import progress_bar
 @CONFIG
 @option("--tpu SLICE", str, "TPU slice, such as v5e:4x4.")
 @option("--gpu NAME[:N]", str, "GPU and number, such as H100:8 or RTX-4090.")
-@option("--peak-flops FLOPS", str, "Peak FLOP/s of another GPU, such as 165T.", old="--peak")
+@option("--peak-flops FLOPS", str, "Peak FLOP/s of another GPU, such as 165T.")
 @option("--memory BYTES", str, "Memory of another GPU, such as 24GiB.")
 @option("--seq-len S", POSITIVE, "Number of tokens per sequence.", default=128)
 @option(

@@ -10,7 +10,6 @@ import click
 
 from kbert.cli.command import Choice
 from kbert.cli.options import Names, Numbers, option, takes
-from kbert.graph import aliases
 from kbert.training.settings.run_settings import RunOptions, RunSettings
 from kbert.training.settings.setting_rules import RULES, check_settings
 from kbert.training.settings.setting_texts import Text, describe_fields, list_fields
@@ -125,15 +124,14 @@ def _make_option(field: dataclasses.Field, text: str, choice: type[Choice]):
     if "bool" in kind:
         return option(f"{name}/--no-{name[2:]}", bool, text)
 
-    old = _find_old_name(field.name)
     choices = RULES[field.name].names
     if not choices:
-        return option(name, _find_value_type(kind), text, old=old)
+        return option(name, _find_value_type(kind), text)
     if len("|".join(choices)) > _WIDEST_CHOICES:
         name = f"{name} NAME"
         first, heading, rest = text.partition(" Default:")
         text = f"{first} One of {', '.join(choices)}.{heading}{rest}"
-    return option(name, choice(choices), text, old=old)
+    return option(name, choice(choices), text)
 
 
 def _find_value_type(kind: str) -> type | click.ParamType:
@@ -145,11 +143,3 @@ def _find_value_type(kind: str) -> type | click.ParamType:
     if "str" in kind:
         return str
     return float if "float" in kind else int
-
-
-def _find_old_name(name: str) -> str | None:
-    """Return a setting's option in older releases; None: it had no other."""
-    for old, new in aliases.table()["old setting"].items():
-        if new == name:
-            return f"--{old.replace('_', '-')}"
-    return None

@@ -277,10 +277,7 @@ class _Arguments:
         if run.task != self._kind.command:
             raise ValueError(f"{file} is of a run of kbert {run.task}: give it to that command")
 
-        paths = {}
-        for name, path in run.data_paths.items():
-            if name in self.names:
-                paths[name] = path
+        paths = {name: path for name, path in run.data_paths.items() if name in self.names}
 
         settings = {}
         for name, value in run.settings.items():

@@ -64,9 +64,7 @@ def _build_served_model(bert, architecture: str, path: Path):
         inputs.remove("token_type_ids")
     model = serving.free_model(bert, max_predictions=None)
     layers = _list_outputs(bert, architecture)
-    outputs = {}
-    for name, layer in layers.items():
-        outputs[name] = model.get_layer(layer).output
+    outputs = {name: model.get_layer(layer).output for name, layer in layers.items()}
     serving.warn_of_untrained(bert, path / folder.ONNX, model, outputs)
     reads_token_table = names.MLM_SIMILARITY in layers.values()
     tensors = list(outputs.values())

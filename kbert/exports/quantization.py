@@ -148,7 +148,5 @@ def _feeds(bert, texts: Sequence[str], inputs) -> Iterator[dict]:
             "attention_mask": batch.token_ids * 0 + 1,
             "token_type_ids": batch.segment_ids,
         }
-        feed = {}
-        for name, dtype in dtypes.items():
-            feed[name] = arrays[name].astype(dtype)
+        feed = {name: arrays[name].astype(dtype) for name, dtype in dtypes.items()}
         yield feed

@@ -92,10 +92,7 @@ def check(path: Path) -> None:
             inside = sorted(entry.name for entry in whole.iterdir())
 
     known = _ENTRIES if "saved_model.pb" in inside else set()  # what else is there would be lost
-    unknown = []
-    for name in inside:
-        if name not in known and not is_own(name):
-            unknown.append(name)
+    unknown = [name for name in inside if name not in known and not is_own(name)]
     is_file = path.exists() and not path.is_dir()
     if unknown or is_file:
         raise ValueError(

@@ -2,8 +2,8 @@
 
 The table is aliases.tsv; `kbert.heads` has those of heads and of their tasks. Aliases of heads,
 tasks and commands are accepted, and so is transformers' class name
-("BertForSequenceClassification"). So are the names that arguments had in older releases of kbert
-(`accept_old_names`). Any other name raises an error with the right call.
+("BertForSequenceClassification"). So are the names that arguments and options had in older releases
+of kbert. Any other name raises an error with the right call.
 """
 
 import inspect
@@ -102,7 +102,7 @@ def rename_options(owner: str, options: dict, known: Collection[str]) -> dict:
     """
     read = {}
     for name, value in options.items():
-        new = name if name in known else table()["old setting"].get(name)
+        new = name if name in known else _find_new_name("old name", owner, name)
         if new not in known:
             raise OptionError(f"{owner} has no option {name!r}: {_find_option(owner, name, known)}")
         if new != name and new in options:
@@ -112,6 +112,18 @@ def rename_options(owner: str, options: dict, known: Collection[str]) -> dict:
             _logger.warning("%s: the option %s is now called %s", owner, name, new)
         read[new] = value
     return read
+
+
+def rename_old_option(command: str | None, option: str) -> str | None:
+    """Return the name now of a command's option in older releases; None: it is none."""
+    new = _find_new_name("old option", command, option.removeprefix("--").replace("-", "_"))
+    return new and "--" + new.replace("_", "-")
+
+
+def _find_new_name(noun: str, owner: str | None, name: str) -> str | None:
+    """Return the name now of an argument or an option, or of a setting, in older releases."""
+    new_name = table()[noun].get(f"{owner} {name}")
+    return new_name or table()["old setting"].get(name)
 
 
 def _find_option(owner: str, name: str, known: Collection[str]) -> str:
@@ -141,40 +153,6 @@ def answer_old_names(function: Callable[P, R]) -> Callable[P, R]:
         old: new for old, new in old_names if new in names
     }
     return call
-
-
-def accept_old_names(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator, with which a function also takes the old names of its arguments.
-
-    `new_names` are the new names by the old ones: `@accept_old_names(path="output")`. The first
-    use of an old name is logged, with the new name. The decorated function has them as `old_names`.
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        function_name = function.__qualname__.removesuffix(".__init__")
-        names = list(inspect.signature(function).parameters)
-        reported = set()
-
-        @wraps(function)
-        def call(*args: P.args, **options: P.kwargs) -> R:
-            by_position = names[: len(args)]
-            for old, new in new_names.items():
-                if old not in options:
-                    continue
-                if new in options or new in by_position:
-                    raise TypeError(
-                        f"{function_name} got both {new} and {old}, its old name: leave {old} out"
-                    )
-                if old not in reported:
-                    _logger.warning("%s: the option %s is called %s now", function_name, old, new)
-                    reported.add(old)
-                options[new] = options.pop(old)
-            return function(*args, **options)
-
-        call.old_names = new_names  # type: ignore[attr-defined]  # the documentation lists them
-        return call
-
-    return decorate
 
 
 def refuse_attribute(owner: str, name: str, known: Collection[str]) -> NoReturn:

@@ -65,10 +65,7 @@ def _scan_hugging_face() -> list:
 def _list_presets() -> list[Path]:
     """List the folders of the presets in Kaggle's cache."""
     folders = kaggle.cache_folder().glob("*/*/*/*/*")
-    presets = []
-    for folder in folders:
-        if folder.name.isdigit() and folder.is_dir():
-            presets.append(folder)
+    presets = [folder for folder in folders if folder.name.isdigit() and folder.is_dir()]
     return presets
 
 

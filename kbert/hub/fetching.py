@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from kbert.checkpoints.model_files import SOURCE_FILE
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.hub import hugging_face, kaggle
 from kbert.hub.names import ModelName, explain_missing, list_known_models
 from kbert.hub.needed_files import choose_files
@@ -108,7 +108,7 @@ def _warn_of_cache(name: ModelName, restriction: str = "") -> None:
 
 
 @printable.escape_errors()
-@accept_old_names(folder="output")
+@answer_old_names
 def download(name: str, output: str | os.PathLike | None = None) -> Path:
     """Download the newest commit of a model: the files that kbert reads, weights in one format.
 

@@ -97,9 +97,7 @@ def list_known_models() -> dict[str, dict[str, str]]:
     """Return the rows of models.tsv by name."""
     file = resources.files("kbert.hub") / "models.tsv"
     lines = file.read_text(encoding="utf-8").splitlines()
-    models = {}
-    for row in csv.DictReader(lines, delimiter="\t"):
-        models[row["name"]] = row
+    models = {row["name"]: row for row in csv.DictReader(lines, delimiter="\t")}
     return models
 
 

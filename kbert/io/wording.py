@@ -55,10 +55,7 @@ def write_settings(**values) -> str:
     These are "--text-column 2 --no-header" where a command is running, else "text_column='2',
     no_header=True".
     """
-    chosen = {}
-    for name, value in values.items():
-        if value is not None:
-            chosen[name] = value
+    chosen = {name: value for name, value in values.items() if value is not None}
     if not _on_command_line[0]:
         return ", ".join(f"{name}={value!r}" for name, value in chosen.items())
 
@@ -120,9 +117,7 @@ def hint(
     name, such as "--". `cutoff` is the minimum similarity by difflib, from 0 to 1; `beginnings`: a
     name that begins with the unknown one is closer than all others.
     """
-    by_lower = {}
-    for text in reversed(list(known)):
-        by_lower[text.lower()] = text
+    by_lower = {text.lower(): text for text in reversed(list(known))}
     lower = str(name).lower()
     for short, long in _SHORT.items():
         lower = re.sub(rf"(?<![a-z0-9]){short}$", long, lower)
@@ -153,10 +148,7 @@ def hint_of_path(path: str | os.PathLike, fits=os.path.exists, names: Collection
         entries = sorted(os.listdir(folder or "."))
     except OSError:
         return ""
-    known = []
-    for entry in entries:
-        if fits(os.path.join(folder, entry)):
-            known.append(entry)
+    known = [entry for entry in entries if fits(os.path.join(folder, entry))]
     known += () if folder else names
     known = [entry for entry in known if _have_similar_stems(name, entry)]
     beginning = os.path.join(folder, "")

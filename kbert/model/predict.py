@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbert.graph import names
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.graph.config import require_positive
 from kbert.model.summary import ids_of
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import keras
 
 
-@accept_old_names(marks="mask_positions")
+@answer_old_names
 def predict(
     model: "keras.Model",
     token_ids: ArrayLike,

@@ -6,13 +6,13 @@ import keras
 from keras import ops
 
 from kbert.graph import names
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.model.bert_model import BertModel
 from kbert.model.layers.heads import AttentionWeights, Extract, Maskless, QueriesAndKeys
 from kbert.model.summary import ids_of
 
 
-@accept_old_names(blocks="layers")
+@answer_old_names
 def build_hidden_states(model: keras.Model, *, layers: Sequence[int] | None = None) -> BertModel:
     """Build a model that outputs the hidden states of `model`. The weights are shared.
 
@@ -33,7 +33,7 @@ def build_hidden_states(model: keras.Model, *, layers: Sequence[int] | None = No
     return BertModel(ids_of(model), states, name=f"{model.name}_hidden_states", spec=None)
 
 
-@accept_old_names(blocks="layers")
+@answer_old_names
 def build_attention_maps(
     model: keras.Model, *, layers: Sequence[int] | None = None, vectors: bool = False
 ) -> BertModel:

@@ -132,9 +132,7 @@ def _find_common_block(
 def _rename_block(number: int, block: Sequence[Row]) -> tuple[Row, ...]:
     """Return a block's rows as those of block n, which reads the output of block n-1."""
     prefix = names.encoder(number, "")
-    new = {}
-    for row in block:
-        new[row.layer] = _N + row.layer.removeprefix(prefix)
+    new = {row.layer: _N + row.layer.removeprefix(prefix) for row in block}
     new[names.encoder_output(number - 1)] = _PREVIOUS
     return tuple(_rename(row, new) for row in block)
 

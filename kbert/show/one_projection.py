@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import get_config
 
@@ -37,7 +37,7 @@ class HeadsReport:
         )
 
 
-@accept_old_names(length="seq_len")
+@answer_old_names
 def compare_heads(
     config: BertConfig | str | os.PathLike = "base", *, seq_len: int = 7, built: bool = True
 ) -> HeadsReport:

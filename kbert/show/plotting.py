@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbert.graph import closed_form
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.graph.closed_form import Row
 from kbert.graph.config import BertConfig
 from kbert.graph.spec import GraphSpec
@@ -27,7 +27,7 @@ LAYOUTS = ("tall", "wide")
 
 
 @printable.escape_errors()
-@accept_old_names(model="source", path="output")
+@answer_old_names
 def plot(
     source: "keras.Model | Bert | GraphSpec | BertConfig | str | os.PathLike",
     output: str | os.PathLike,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbert.checkpoints import weight_names
 from kbert.graph import closed_form, names, reference
 from kbert.graph.accounting import account
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.graph.closed_form import COLUMNS, Row
 from kbert.graph.config import BertConfig
 from kbert.graph.keras_config import SETTINGS, read_config
@@ -161,7 +161,7 @@ class VerificationReport:
         return text[0].upper() + text[1:]
 
 
-@accept_old_names(subject="source")
+@answer_old_names
 def verify(
     source: "keras.Model | BertConfig | str | os.PathLike | None" = None,
     *,

@@ -10,45 +10,40 @@ from helpers.errors import check_named, collected_logs, logged, raises
 from helpers.sizes import ROOT
 
 import kbert
-from kbert.cli.command import Option
 from kbert.cli.main import cli
-from kbert.graph.aliases import accept_old_names, table
+from kbert.graph.aliases import table
 
-RENAMED = {
-    (name, old): new
-    for name in kbert.__all__
-    for old, new in getattr(getattr(kbert, name), "old_names", {}).items()
-}
-RENAMED_OPTIONS = [
-    (name, param)
-    for name in cli.commands
-    for param in cli.commands[name].params
-    if isinstance(param, Option) and param.old is not None
-]
+NAMES, OPTIONS = table()["old name"], table()["old option"]
+RENAMED = [tuple(name.split()) for name in NAMES]
 
 
-def test_old_name_of_an_argument_gives_the_new_one_and_is_reported_once():
-    @accept_old_names(length="seq_len", path="output")
-    def measure(config, *, seq_len=7, output=None):
-        return config, seq_len, output
+def list_renamed_options():
+    """(command, old option, new option) of each option that has an old name."""
+    for name, command in cli.commands.items():
+        opts = {opt for param in command.params for opt in param.opts}
+        of_command = {old: new for old, new in OPTIONS.items() if old.startswith(f"{name} ")}
+        for old, new in (of_command | table()["old setting"]).items():
+            option = f"--{new.replace('_', '-')}"
+            if option in opts:
+                yield name, f"--{old.split()[-1].replace('_', '-')}", option
 
+
+def test_old_name_of_an_argument_gives_the_new_one_and_is_reported(small):
     with collected_logs() as lines:
-        assert measure("base", seq_len=3) == ("base", 3, None) and not lines
-        assert measure("base", length=5, output="x") == ("base", 5, "x")
-        assert measure("base", length=9) == ("base", 9, None)
-        (line,) = lines
-        check_named(line, "length", "seq_len")
-        assert measure("base", path="y") == ("base", 7, "y") and len(lines) == 2
+        old = kbert.compare_heads(small, length=3, built=False)
+        assert old == kbert.compare_heads(small, seq_len=3, built=False)
+    (line,) = lines
+    check_named(line, "compare_heads", "length", "seq_len")
     with raises(TypeError, "seq_len", "length"):
-        measure("base", length=5, seq_len=6)
-    with pytest.raises(TypeError):
-        measure("base", width=5)
+        kbert.compare_heads(small, length=5, seq_len=6)
+    with raises(TypeError, "compare_heads", "width"):
+        kbert.compare_heads(small, width=5)
 
 
 @pytest.mark.parametrize(("name", "old"), RENAMED)
 def test_signature_has_the_new_name_alone(name, old):
     parameters = inspect.signature(getattr(kbert, name)).parameters
-    assert RENAMED[name, old] in parameters and old not in parameters
+    assert NAMES[f"{name} {old}"] in parameters and old not in parameters
 
 
 @pytest.mark.full
@@ -82,11 +77,11 @@ def test_a_corpus_is_read_by_the_old_names_too(tmp_path):
     assert sum("train_vocab" in line for line in lines) == 2
 
 
-@pytest.mark.parametrize(("command", "option"), RENAMED_OPTIONS, ids=lambda one: str(one))
-def test_help_does_not_show_the_old_name(capsys, command, option):
+@pytest.mark.parametrize(("command", "old", "new"), [*list_renamed_options()])
+def test_help_does_not_show_the_old_name(command, old, new):
     context = click.Context(cli.commands[command], info_name=command)
     shown = cli.commands[command].get_help(context)
-    assert max(option.opts, key=len) in shown and f"{option.old} " not in shown
+    assert new in shown and f"{old} " not in shown
 
 
 @pytest.mark.parametrize(
@@ -140,7 +135,7 @@ def test_both_names_of_an_option_are_refused(capsys, command, options):
 
 
 def test_old_name_with_the_new_one_by_position_is_refused():
-    with raises(TypeError, "source", "path"):
+    with raises(TypeError, "inspect", "source"):
         kbert.inspect("nowhere", path="nowhere")
 
 

@@ -51,22 +51,20 @@ REFUSED = [
 
 
 def test_type_checkers_see_the_public_names():
-    """The block that is never run imports each name from where the name is resolved."""
-    tree = ast.parse(Path(kbert.__file__).read_text(encoding="utf-8"))
-    (block,) = (
-        node
-        for node in tree.body
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    )
-    seen = {(name.name, name.asname, line.module) for line in block.body for name in line.names}
-    assert seen == {(name, name, module) for name, module in kbert._PUBLIC.items()}
+    """The stub imports each name from where it is defined."""
+    tree = ast.parse(Path(kbert.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    lines = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
+    seen = {(name.name, name.asname, line.module) for line in lines for name in line.names}
+    assert {name for name, _, _ in seen} | {"__version__"} == set(kbert.__all__)
+    for name, seen_name, module in seen:
+        assert name == seen_name and getattr(sys.modules[module], name) is getattr(kbert, name)
 
 
 def public_callables():
     """(name, function) of the public functions, and of the methods of the public classes and of
     those that the functions give."""
     found, classes = {}, {}
-    for name in kbert._PUBLIC:
+    for name in kbert.__all__:
         value = getattr(kbert, name)
         if inspect.isclass(value):
             classes[name] = value

@@ -66,7 +66,6 @@ def test_unknown_option_is_refused_with_the_closest_name():
         (["prepare", "x", "--format", "wikitext"], "--corpus-format"),
         (["finetune", "x", "--output_dir", "y"], "--output"),
         (["finetune", "x", "--batch_size", "8"], "--batch-size"),
-        (["plan", "base", "--rematerialize"], "--gradient-checkpointing"),
         (["finetune", "x", "--gradient-accumulation-steps", "2"], "--accumulation-steps"),
     ],
 )

@@ -77,10 +77,7 @@ class LoraAdapter:
         """Return the layers of a base's graph, whatever its head, that `saved` has weights of."""
         column = weight_names.column_of(config)
         templates = weight_names.TEMPLATES
-        layers = set()
-        for row in templates:
-            if row.names.get(column) in self.saved:
-                layers.add(row.layer)
+        layers = {row.layer for row in templates if row.names.get(column) in self.saved}
         return frozenset(layers)
 
     def __repr__(self) -> str:
@@ -186,10 +183,7 @@ def _tied(model, adapter: LoraAdapter, tied: Mapping[str, str], entries, source)
                 f"{source} must have {copy} equal to {name}, to which it is tied in the "
                 "graph, got others: train it with the head left out of modules_to_save"
             )
-    saved = {}
-    for name, array in adapter.saved.items():
-        if name not in tied:
-            saved[name] = array
+    saved = {name: array for name, array in adapter.saved.items() if name not in tied}
     return dataclasses.replace(adapter, saved=saved)
 
 

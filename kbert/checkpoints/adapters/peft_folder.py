@@ -188,9 +188,7 @@ def _copy_tied(bert, adapter: LoraAdapter) -> dict[str, np.ndarray]:
     entries = weight_names.entries_of(bert.spec, column)
     originals = [entry for entry in entries if entry.name in copies.values()]
     arrays = transfer.arrays_of(bert.model, originals)
-    tensors = {}
-    for copy, name in copies.items():
-        tensors[_PREFIX + copy] = arrays[name]
+    tensors = {_PREFIX + copy: arrays[name] for copy, name in copies.items()}
     return tensors
 
 
@@ -244,10 +242,7 @@ def _config(bert, adapter: LoraAdapter) -> dict:
 
 def _list_exceptions(values: Mapping[str, float], general: float) -> dict[str, float]:
     """Return the values by module that are not the general one."""
-    exceptions = {}
-    for module, value in values.items():
-        if value != general:
-            exceptions[module] = value
+    exceptions = {module: value for module, value in values.items() if value != general}
     return exceptions
 
 
@@ -397,9 +392,7 @@ def _split_name(name: str) -> tuple[str | None, str]:
 @functools.cache
 def _list_modules(column: str) -> dict[str, str]:
     """Return the modules of `MATRICES` in a family without its prefix; {i} is the block, from 0."""
-    by_key = {}
-    for row in weight_names.TABLE["encoder"]:
-        by_key[row.layer, row.variable] = row.names
+    by_key = {(row.layer, row.variable): row.names for row in weight_names.TABLE["encoder"]}
     modules = {}
     for name, matrix in MATRICES.items():
         key = (names.encoder("{n}", matrix.part), matrix.variable)

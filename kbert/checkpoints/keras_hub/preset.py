@@ -133,10 +133,7 @@ def open_checkpoint(path: Path, config: BertConfig | None = None) -> Iterator[Ch
         if task != BACKBONE:
             tensors |= name_tensors(of_task, config, of_task=True)
 
-        left_out = []
-        for name in tensors:
-            if not OF_TRAINING.isdisjoint(name.split("/")):
-                left_out.append(name)
+        left_out = [name for name in tensors if not OF_TRAINING.isdisjoint(name.split("/"))]
         for name in left_out:
             del tensors[name]
         yield dataclasses.replace(

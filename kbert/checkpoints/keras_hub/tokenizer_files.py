@@ -52,9 +52,7 @@ def read_rules(arguments: dict, source: str) -> dict[str, Any] | None:
         _logger.warning("%s: left out, as BERT's tokenizer has not %s", source, ", ".join(changed))
         return None
 
-    rules: dict[str, Any] = {}
-    for key, value, name in _RULES:
-        rules[name] = arguments.get(key, value)
+    rules: dict[str, Any] = {name: arguments.get(key, value) for key, value, name in _RULES}
     if arguments.get("special_tokens_in_strings"):
         tokens = arguments.get("special_tokens") or ()
         rules["added"] = tuple(_make_entry(token) for token in tokens)

@@ -88,10 +88,7 @@ def name_tensors(
         names[_normal(path)] = entry.name
 
     paths = {path: path for path in tensors}
-    within = {}
-    for path in tensors:
-        if _BACKBONE.match(path):
-            within[path] = _BACKBONE.sub("", path)
+    within = {path: _BACKBONE.sub("", path) for path in tensors if _BACKBONE.match(path)}
     if within and of_task:  # a task's .keras has both
         paths = {path: path for path in tensors if path not in within}
     elif within:

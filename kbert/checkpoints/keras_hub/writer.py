@@ -185,9 +185,7 @@ def _make_objects(bert, task: str, path: Path) -> dict[str, dict]:
 
     config = bert.config
     encoder = GraphSpec(config, "encoder")
-    sizes = {}
-    for argument, key in SIZES.items():
-        sizes[argument] = getattr(config, key)
+    sizes = {argument: getattr(config, key) for argument, key in SIZES.items()}
     backbone = _make_layer(BACKBONE, "float32", **sizes, dropout=config.hidden_dropout_prob)
     metadata = {
         "keras_version": keras.version(),

@@ -292,10 +292,7 @@ def _make_config(bert, architecture: str, held: Collection[str]) -> dict:
 def class_to_write(bert, architecture: str | None) -> str:
     """Return the transformers class of a model: the requested, its own, or its whole head's."""
     classes = CLASSES[bert.config.model_type]
-    fitting = []
-    for name, (head, _) in classes.named.items():
-        if head == bert.head:
-            fitting.append(name)
+    fitting = [name for name, (head, _) in classes.named.items() if head == bert.head]
     if not fitting:
         raise ValueError(
             f"format transformers stores heads of its classes, got {bert.head}, which has none: "

@@ -336,9 +336,7 @@ def write_sentence_settings(settings: SentenceSettings, config: BertConfig, fold
             known = ", ".join(_MODES.values())
             raise ValueError(f"sentence-transformers pools by one of {known}, got {pooling}")
 
-    dense = {}
-    for number, layer in enumerate(settings.dense, 2):
-        dense[f"{number}_Dense"] = layer
+    dense = {f"{number}_Dense": layer for number, layer in enumerate(settings.dense, 2)}
     modules = {"": "Transformer", "1_Pooling": "Pooling"}
     modules |= dict.fromkeys(dense, "Dense")
     if settings.normalize:

@@ -29,10 +29,7 @@ def tensors_of(file: Path) -> list[Tensor]:
         raise ValueError(f"{file} must hold tensors by name, got a {type(state).__name__}")
 
     # a training checkpoint's key comes before the names
-    models = []
-    for key in _STATE_KEYS:
-        if _is_state(torch, state.get(key)):
-            models.append(key)
+    models = [key for key in _STATE_KEYS if _is_state(torch, state.get(key))]
     if len(models) > 1:
         raise ValueError(f"{file} must hold one model, got several: {', '.join(models)}")
     if models:

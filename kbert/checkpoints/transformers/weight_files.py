@@ -82,10 +82,7 @@ def _check_index(
     names = {}
     for shard, tensors in by_shard.items():
         names[shard] = {plain(tensor.name) for tensor in tensors}
-    absent = []
-    for name, shard in shard_of.items():
-        if plain(name) not in names[shard]:
-            absent.append(name)
+    absent = [name for name, shard in shard_of.items() if plain(name) not in names[shard]]
     if absent:
         raise ValueError(
             f"{index} must name what its shards hold, got {len(absent)} tensors that the shard "
@@ -112,10 +109,7 @@ def list_shards(index: Path, names: Iterable[str]) -> list[Path]:
     if not names:
         raise ValueError(f"{index} must name the files of the weights, got none")
 
-    outside = []
-    for name in names:
-        if name in ("", "..") or Path(name).name != name:
-            outside.append(name)
+    outside = [name for name in names if name in ("", "..") or Path(name).name != name]
     if outside:
         shown = ", ".join([repr(name) for name in outside])
         raise ValueError(f"{index}: a shard must be in the same folder, got {shown}")

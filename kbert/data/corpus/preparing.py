@@ -59,7 +59,6 @@ _MOST_OFF = 0.01  # of the tokens that a source may have more or less than its s
 
 
 @printable.escape_errors()
-@aliases.accept_old_names(format="corpus_format", text_field="text_column")
 @aliases.answer_old_names
 def prepare(
     corpus: str | os.PathLike | Iterable[str | os.PathLike] | Mapping[str, Any],

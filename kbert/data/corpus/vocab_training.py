@@ -15,7 +15,7 @@ from kbert.data.corpus.sentences import cut, parse_corpus
 from kbert.data.corpus.sources import list_files
 from kbert.data.tokenization.tokenizer import FILES, Tokenizer
 from kbert.data.tokenization.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, bert_normalizer
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.graph.config import require_positive
 from kbert.io import printable
 from kbert.io.atomic_write import refuse_input
@@ -33,7 +33,7 @@ _logger = logging.getLogger("kbert")
 
 
 @printable.escape_errors()
-@accept_old_names(format="corpus_format", text_field="text_column")
+@answer_old_names
 def train_vocab(
     corpus: str | os.PathLike | Iterable[str | os.PathLike],
     size: int,

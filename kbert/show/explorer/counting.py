@@ -131,9 +131,7 @@ def counting_data(spec: GraphSpec, batch_size: int) -> dict:
     is_bert = config.model_type == "bert"
     sections = {}
     for kind, graph in graphs(spec).items():
-        described = {}
-        for name, layers in graph.items():
-            described[name] = _describe_layers(layers)
+        described = {name: _describe_layers(layers) for name, layers in graph.items()}
         sections[kind] = described
 
     return {

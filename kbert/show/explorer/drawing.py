@@ -145,10 +145,7 @@ def _route_edges(
     """Return the edges with right angles, around other boxes and frames that neither end is in."""
     edges = []
     for source, target, tensor in drawing.edges:
-        obstacles = []
-        for name, box in nodes.items():
-            if name not in (source, target):
-                obstacles.append(box)
+        obstacles = [box for name, box in nodes.items() if name not in (source, target)]
         for frame, members in drawing.frames.items():
             if source not in members and target not in members:
                 obstacles.append(frames[frame])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbert.graph.accounting import account
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.graph.config import BertConfig, require_positive
 from kbert.graph.presets import PRESETS, is_preset
 from kbert.graph.spec import GraphSpec
@@ -66,7 +66,7 @@ class Explorer:
 
 
 @printable.escape_errors()
-@accept_old_names(path="output")
+@answer_old_names
 def explore(
     source: "keras.Model | Bert | GraphSpec | BertConfig | AttentionWeights | str | os.PathLike" = (
         "base"

@@ -12,10 +12,7 @@ def javascript(formula: str) -> str:
     if not formula:
         return "() => 0n"
     tree = _parse(formula)
-    letters = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            letters.add(node.id)
+    letters = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return f"({{{', '.join(sorted(letters))}}}) => {_write(tree)}"
 
 

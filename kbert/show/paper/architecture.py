@@ -116,10 +116,7 @@ def _divide_layers(
 
 def _hide_dropouts(layers: Sequence[Row]) -> list[Row]:
     """Return the layers without dropouts: what reads one reads its input instead."""
-    inputs = {}
-    for row in layers:
-        if row.type == "Dropout":
-            inputs[row.layer] = sources(row)[0]
+    inputs = {row.layer: sources(row)[0] for row in layers if row.type == "Dropout"}
 
     shown = []
     for row in layers:

@@ -102,10 +102,7 @@ class AttentionMap:
 
     def _find(self, token: str) -> int:
         """Return the index of a token that occurs once."""
-        indices = []
-        for index, text in enumerate(self.tokens):
-            if text == token:
-                indices.append(index)
+        indices = [index for index, text in enumerate(self.tokens) if text == token]
         if len(indices) == 1:
             return indices[0]
         where = f"places {indices}: give the place" if indices else "none of them"
@@ -239,10 +236,7 @@ class AttentionMap:
 
     def _list_plain_tokens(self) -> list[int]:
         """Return the indices of the tokens that are not special."""
-        plain = []
-        for index in range(len(self.tokens)):
-            if index not in self.special:
-                plain.append(index)
+        plain = [index for index in range(len(self.tokens)) if index not in self.special]
         return plain
 
     def _repr_html_(self) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.tokenization.encodings import Encoding
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.io import printable
 from kbert.model.probes import build_attention_maps
 from kbert.tasks.attention.attention_map import AttentionMap
@@ -38,7 +38,7 @@ def attention(
     **options: Unpack[AttentionOptions],
 ) -> list[AttentionMap]: ...
 @printable.escape_errors()
-@accept_old_names(text="texts", pair="pairs")
+@answer_old_names
 def attention(
     bert: Bert,
     texts: str | Iterable[str],

@@ -155,9 +155,7 @@ def classify(
     results = []
     for row in function(logits):
         order = np.argsort(-row, kind="stable")
-        ranked = []
-        for number in order:
-            ranked.append(result(labels[number], float(row[number])))
+        ranked = [result(labels[number], float(row[number])) for number in order]
         results.append(ranked)
     # `Value` is not in the annotation: programs that classify would have to rule it out
     return results[0] if is_single else results

@@ -56,10 +56,7 @@ def split_cells(cells: Sequence[Cell], known: Sequence[str]) -> list[list]:
         ValueError: a cell that may be split in several ways, or in none.
     """
     lists = [_open_list(cell) for cell in cells]
-    texts = []
-    for cell, values in zip(cells, lists, strict=True):
-        if values is None:
-            texts.append(cell)
+    texts = [cell for cell, values in zip(cells, lists, strict=True) if values is None]
     if not texts:
         return [values or [] for values in lists]
 
@@ -254,9 +251,7 @@ def _separates(mark: str, texts: Sequence[str]) -> bool:
 
 def _warn_of_words(texts: Sequence[str], source: str) -> None:
     """Warn of texts that may be several labels each: most of their words are in other texts too."""
-    words = {}
-    for text in set(texts):
-        words[text] = set(_WORD.findall(text))
+    words = {text: set(_WORD.findall(text)) for text in set(texts)}
     counts = Counter(itertools.chain.from_iterable(words.values()))
     several = [text for text in sorted(words) if len(words[text]) > 1]
     shared = []

@@ -90,10 +90,7 @@ def find_columns(
 
 def _find_texts(roles: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the columns of texts, in pairs where there are two; "text" goes first."""
-    texts: list[tuple[str, ...]] = []
-    for pair in PAIRS:
-        if set(pair) <= set(roles):
-            texts.append(pair)
+    texts: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(roles)]
     if not texts:
         texts = [(name,) for name in _find_first(roles, TEXTS, MORE_TEXTS)]
     with_text = [columns for columns in texts if "text" in columns]

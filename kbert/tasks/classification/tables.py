@@ -85,10 +85,7 @@ def finish_classes(records: LabelledRecords, layout: TableLayout, options: Colum
         records.labels = _name_label_columns(layout)
         return
 
-    labels = set()
-    for record in records:
-        if isinstance(record.label, str):
-            labels.add(record.label)
+    labels = {record.label for record in records if isinstance(record.label, str)}
     numbers = {label for label in labels if _NUMBER.fullmatch(label)}
     whole = {label for label in numbers if _WHOLE.fullmatch(label)}
     if whole == numbers and not records.labels:
@@ -293,10 +290,7 @@ def warn_of_header(
 
     counts = Counter(labels)
     is_alone = all(counts[label] == 1 for label in labels_of_first)
-    further = []
-    for label, count in counts.items():
-        if label not in labels_of_first:
-            further.append(count)
+    further = [count for label, count in counts.items() if label not in labels_of_first]
     if not is_alone or not further or min(further) == 1:
         return
 

@@ -243,10 +243,7 @@ def _join_labels(record: Labelled) -> str:
 
 def _name_labels(labels: Sequence[str], holds: np.ndarray) -> str:
     """Return the labels that hold, between commas."""
-    names = []
-    for label, does_hold in zip(labels, holds, strict=True):
-        if does_hold:
-            names.append(label)
+    names = [label for label, does_hold in zip(labels, holds, strict=True) if does_hold]
     return ", ".join(names) or "no label"
 
 

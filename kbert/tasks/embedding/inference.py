@@ -13,7 +13,7 @@ from kbert.checkpoints.sentence_settings import (
     settings_of,
 )
 from kbert.data.padding import windows
-from kbert.graph.aliases import accept_old_names
+from kbert.graph.aliases import answer_old_names
 from kbert.graph.config import require_positive
 from kbert.io import printable
 from kbert.io.wording import check_choice
@@ -39,7 +39,7 @@ _LAYERS = 4  # that "last" concatenates by default
 
 
 @printable.escape_errors()
-@accept_old_names(layers="num_layers")
+@answer_old_names
 def embed(
     bert: Bert,
     texts: str | Iterable[str],
@@ -175,7 +175,7 @@ def embed_ids(
 
 
 @printable.escape_errors()
-@accept_old_names(layers="num_layers")
+@answer_old_names
 def similarity(
     bert: Bert,
     texts: Iterable[str],

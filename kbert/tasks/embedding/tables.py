@@ -176,10 +176,7 @@ def _refuse_numbers(lines: Sequence[Row]) -> None:
         )
 
     has_commas = all(_DECIMAL_COMMA.fullmatch(cells[-1]) for _, cells in lines)
-    ends = []
-    for _, cells in lines:
-        if len(cells) == count == 4:
-            ends.append(cells[2:])
+    ends = [cells[2:] for _, cells in lines if len(cells) == count == 4]
     last_cells = itertools.chain.from_iterable(ends)
     are_numbers = all(parse_number(cell) is not None for cell in last_cells)
     has_halves = bool(ends) and are_numbers  # a,b,3,5

@@ -69,10 +69,7 @@ def describe_labels(counts: Mapping[str, int], labels: Sequence[str]) -> str:
     listed = [f"{printable.cut(label, 40)} ({counts.get(label, 0):,})" for label in named]
     text = f"{len(named):,} labels: {first_few(listed, _SHOWN)}"
 
-    lone = []
-    for label in named[_SHOWN:]:
-        if counts.get(label) == 1:
-            lone.append(printable.cut(label, 40))
+    lone = [printable.cut(label, 40) for label in named[_SHOWN:] if counts.get(label) == 1]
     if lone:
         text += f"; of one example: {first_few(lone, _SHOWN_LONE)}"
     return text

@@ -61,9 +61,7 @@ def repeat_examples(batch: TrainingBatch, classes: int) -> TrainingBatch:
     indices = np.arange(count)
 
     def repeat(group: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        repeated = {}
-        for name, array in group.items():
-            repeated[name] = array[indices % len(array)]
+        repeated = {name: array[indices % len(array)] for name, array in group.items()}
         return repeated
 
     inputs = repeat(batch.inputs)

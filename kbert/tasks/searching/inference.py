@@ -69,7 +69,6 @@ def search(
     bert: Bert, query: Iterable[str], texts: Iterable[str], **options: Unpack[SearchOptions]
 ) -> list[list[Hit]]: ...
 @printable.escape_errors()
-@aliases.accept_old_names(vectors="embeddings")
 @aliases.answer_old_names
 def search(
     bert: Bert,
@@ -273,10 +272,7 @@ def _choose_prompt(bert: Bert, name: str | None, default: str) -> str:
         return settings.prompt(name)
 
     prompt = settings.prompt(default)
-    unused = []
-    for other in ("passage", "corpus"):
-        if settings.prompts.get(other):
-            unused.append(other)
+    unused = [other for other in ("passage", "corpus") if settings.prompts.get(other)]
     if default == DOCUMENT and not prompt and unused:
         _logger.warning(
             "the prompt %r is not used for texts, as in sentence-transformers. To use it, "
@@ -316,7 +312,5 @@ def _find_hits(texts: list[str], scores: np.ndarray, top_k: int) -> list[Hit]:
 
     order = np.argsort(-scores[indices], kind="stable")
     best = indices[order][:top_k].tolist()
-    hits = []
-    for index in best:
-        hits.append(Hit(texts[index], float(scores[index]), index))
+    hits = [Hit(texts[index], float(scores[index]), index) for index in best]
     return hits

@@ -160,9 +160,7 @@ def _are_swapped(lines: Sequence[Line]) -> bool:
 
 def _find_index(name: str, line: Line) -> int:
     """Return the index of a column that was named, or numbered from 1 on."""
-    indices = {}
-    for n in range(len(line.cells)):
-        indices[str(n + 1)] = n
+    indices = {str(n + 1): n for n in range(len(line.cells))}
     for n, cell in enumerate(line.cells):
         indices[cell.strip().lower()] = n
 

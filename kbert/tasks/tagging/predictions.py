@@ -89,10 +89,7 @@ def _make_example(
 ) -> PredictedExample:
     """Return a sentence whose wrong words are marked; a long one begins at the first of them."""
     record = records[number]
-    wrong = []
-    for word, label in enumerate(record.labels):
-        if label != predicted[word]:
-            wrong.append(word)
+    wrong = [word for word, label in enumerate(record.labels) if label != predicted[word]]
     first = max(0, min(wrong, default=0) - _AROUND)
     last = max(wrong, default=2 * _AROUND) + _AROUND + 1
     last = min(len(record.words), last, first + _LONGEST)

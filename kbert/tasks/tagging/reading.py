@@ -204,10 +204,7 @@ def _read_words(lines: Iterable[Line], layout: Layout) -> Iterator[_Word]:
         if layout.universal and len(cells) != CONLLU_COLUMNS:
             raise ValueError(f"{location}: expected {CONLLU_COLUMNS} columns, got {len(cells)}")
 
-        columns = []
-        for column in (layout.word, layout.label):
-            if column < len(cells):
-                columns.append(column)
+        columns = [column for column in (layout.word, layout.label) if column < len(cells)]
         pair = [cells[column].strip() for column in columns]
         is_complete = len(cells) >= 2 and len(pair) == 2 and all(pair)
         if not is_complete:

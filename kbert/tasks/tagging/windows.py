@@ -147,7 +147,5 @@ def _find_first_tokens(encoding: Encoding, spans: Sequence[Span]) -> dict[int, i
 
 def _choose_window(token: int, ranges: Sequence[tuple[int, int]]) -> int:
     """Return the range in which a token is farthest from the ends; of equals the first."""
-    margins = []
-    for start, end in ranges:
-        margins.append(min(token - start, end - 1 - token))
+    margins = [min(token - start, end - 1 - token) for start, end in ranges]
     return margins.index(max(margins))

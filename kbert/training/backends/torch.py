@@ -218,9 +218,7 @@ class _Program(Program):
         weights = self.state.values().result_weights()
         tensors = self.to_tensors(inputs)
         outputs = self.step.outputs(weights, self.frozen(), tensors)
-        arrays = {}
-        for name, value in outputs.items():
-            arrays[name] = value.float().cpu().numpy()
+        arrays = {name: value.float().cpu().numpy() for name, value in outputs.items()}
         return arrays
 
     def frozen(self) -> list:

@@ -409,9 +409,7 @@ class _Trainer:
         return is_best
 
     def _end_epoch(self, metrics: dict[str, float]) -> None:
-        means = {}
-        for name, values in self.sums.items():
-            means[name] = sum(values) / len(values)
+        means = {name: sum(values) / len(values) for name, values in self.sums.items()}
         epoch = (self.done - 1) // self.plan.epoch
         self._tell("on_epoch_end", epoch, means | metrics)
         self.in_epoch = False

@@ -187,9 +187,7 @@ class KerasRule:
         with keras.StatelessScope(values) as scope:
             optimizer.update_step(gradient, self._weight, rate)
         new = scope.get_current_value(self._weight)
-        new_slots = {}
-        for name in slots:
-            new_slots[name] = scope.get_current_value(self._slots[name])
+        new_slots = {name: scope.get_current_value(self._slots[name]) for name in slots}
         return new, new_slots
 
 

@@ -123,9 +123,7 @@ def _read_class_weights(value) -> str | dict[str, float]:
     """Return "balanced", or the weights by label."""
     if isinstance(value, str):
         return value
-    weights = {}
-    for label, weight in dict(value).items():
-        weights[_label(label)] = _number(weight)
+    weights = {_label(label): _number(weight) for label, weight in dict(value).items()}
     has_equal_labels = len(weights) < len(value)
     if has_equal_labels or min(weights.values()) < 0 or max(weights.values()) == 0:
         raise ValueError

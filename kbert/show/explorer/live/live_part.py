@@ -76,9 +76,7 @@ def _measure(model: LiveModel, packed: PackedWeights, precision: str) -> dict:
     """Return how far the packed weights are from the model's."""
     if precision == "float32":
         return NO_DIFFERENCE
-    before = {}
-    for name, read in model.readers.items():
-        before[name] = np.asarray(read(), "float32")
+    before = {name: np.asarray(read(), "float32") for name, read in model.readers.items()}
     after = unpack_weights(packed)
     return measure_difference(model, before, after)
 

@@ -152,9 +152,7 @@ def _rank_labels(model: LiveModel, logits: np.ndarray, kind: str) -> list[dict]:
     values = softmax(logits) if kind == "softmax" else ACTIVATIONS[kind](logits)
     labels = name_labels(model)
     order = np.argsort(-values, kind="stable")
-    ranked = []
-    for number in order:
-        ranked.append({"label": labels[number], "prob": float(values[number])})
+    ranked = [{"label": labels[number], "prob": float(values[number])} for number in order]
     return ranked
 
 

@@ -305,10 +305,7 @@ def _choose_level(traces: Sequence[Trace], most_bytes: int, levels: Sequence) ->
 
 def _count_weights(trace: Trace) -> int:
     """Return the bytes of a trace's attention weights."""
-    maps = []
-    for name, tensor in trace.tensors.items():
-        if name.endswith("/probs"):
-            maps.append(tensor)
+    maps = [tensor for name, tensor in trace.tensors.items() if name.endswith("/probs")]
     heads, _, length = maps[0].shape
     return count_bytes(len(maps) * heads, length)
 
