@@ -71,7 +71,7 @@ class Shards:
     def __init__(self, folder: Path, index: dict, arrays: dict[str, np.ndarray]):
         self.folder = folder
         # which removes the folder, its local copy, once nothing refers to it
-        self._bucket: BucketFolder | None = None
+        self.bucket: BucketFolder | None = None
         self.index = index
         self.share: str | None = None
         self.offsets = arrays[SENTENCES]
@@ -216,7 +216,7 @@ def open_shards(folder: str | os.PathLike, *, check: bool = True) -> Shards:
     if check:
         _check_hashes(folder, index)
     shards = Shards(folder, index, arrays)
-    shards._bucket = bucket
+    shards.bucket = bucket
     return shards
 
 

@@ -11,6 +11,9 @@ import textwrap
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from kbert.training.settings.run_settings import RunOptions
+from kbert.training.settings.setting_rules import RULES
+
 F = TypeVar("F", bound=Callable)
 T = TypeVar("T")
 _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.M)
@@ -74,6 +77,34 @@ def collect(kind: type[T], arguments: dict[str, Any]) -> T:
     """Return a dataclass with the values that its fields have among a function's arguments."""
     values = {name: arguments[name] for name in list_fields(kind)}
     return kind(**values)
+
+
+def inherit_settings(*functions: Callable) -> Callable[[F], F]:
+    """Return a decorator for a function with **settings: they are the keyword arguments of others.
+
+    Settings are None by default, which is the value of a run; `RunOptions` stand behind them.
+    """
+
+    def decorate(function: Any) -> Any:
+        run_options = list_fields(RunOptions)
+        signature = inspect.signature(function)
+        parameters = dict(signature.parameters)
+        parameters.popitem()  # **settings
+        for other in functions:
+            for name, parameter in inspect.signature(other).parameters.items():
+                if name in run_options:
+                    parameters.setdefault(name, parameter)
+                elif name in RULES:
+                    kind = inspect.formatannotation(parameter.annotation).strip("'")
+                    kind = f"{kind.removesuffix(' | None')} | None"
+                    inherited = parameter.replace(default=None, annotation=kind)
+                    parameters.setdefault(name, inherited)
+        ordered = sorted(parameters.values(), key=lambda one: one.name in run_options)
+        returned = signature.return_annotation
+        function.__signature__ = _Signature(ordered, return_annotation=returned)
+        return function
+
+    return decorate
 
 
 def document(
