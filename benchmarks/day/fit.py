@@ -42,7 +42,7 @@ class Fit(NamedTuple):
 
 
 def fit_loss(parameters, tokens, losses) -> Fit:
-    """Fit the five parameters to runs."""
+    """Fit the five parameters to runs, from several starts."""
     size, data, target = (
         np.log(np.asarray(values, float)) for values in (parameters, tokens, losses)
     )
@@ -61,7 +61,7 @@ def fit_loss(parameters, tokens, losses) -> Fit:
         huber = np.where(error < HUBER, error**2 / 2, HUBER * (error - HUBER / 2))
         return huber.sum()
 
-    starts = itertools.product([-1, 0.5, 1], [0, 5, 10], [0.1, 0.5], [0, 5, 10], [0.1, 0.5])
+    starts = itertools.product([-1, 1.5], [0, 8], [0.1, 0.5], [0, 8], [0.1, 0.5])
     bounds = [(-5, 2), (-5, 25), (0, 2), (-5, 25), (0, 2)]
     best = min(
         (minimize(cost, start, method="L-BFGS-B", bounds=bounds) for start in starts),
@@ -70,7 +70,12 @@ def fit_loss(parameters, tokens, losses) -> Fit:
     floor, factor, power, token_factor, token_power = best.x
     residuals = np.exp(target) - np.exp(predict(best.x))
     return Fit(
-        math.exp(floor), math.exp(factor), power, math.exp(token_factor), token_power, residuals
+        math.exp(floor),
+        math.exp(factor),
+        power,
+        math.exp(token_factor),
+        token_power,
+        residuals,
     )
 
 
@@ -84,9 +89,9 @@ def read_ends(recipe: str) -> list[tuple[dict, dict]]:
 def fit_recipe(ends) -> Fit:
     """Fit the loss at the ends of runs."""
     parameters = [run["parameters"] for run, _ in ends]
-    return fit_loss(
-        parameters, *zip(*((end["tokens"], end["loss"]) for _, end in ends), strict=True)
-    )
+    tokens = [end["tokens"] for _, end in ends]
+    losses = [end["loss"] for _, end in ends]
+    return fit_loss(parameters, tokens, losses)
 
 
 def count_base() -> tuple[int, dict[str, int]]:
@@ -108,7 +113,9 @@ def predict_base() -> dict[str, dict[str, tuple[float, float, float, float]]]:
     for recipe in RECIPES:
         ends = read_ends(recipe)
         fits = [fit_recipe(ends)]
-        fits += [fit_recipe(ends[:left] + ends[left + 1 :]) for left in range(len(ends))]
+        for left in range(len(ends)):
+            others = ends[:left] + ends[left + 1 :]
+            fits.append(fit_recipe(others))
         predicted[recipe] = {}
         for device, peak in DEVICES.items():
             tokens = UTILIZATION * peak * 1e12 * DAY / flops[recipe]
@@ -167,7 +174,7 @@ def draw_chart() -> str:
     for panel, quantity in enumerate(("tokens", "flops")):
         values = [math.log10(point[quantity]) for run in runs for point in run["points"]]
         left, right = min(values), max(values)
-        top = panel * (height + gap) + 50
+        top = panel * (height + gap) + 62
 
         def place(point, left=left, right=right, top=top, quantity=quantity):
             x = 40 + (width - 60) * (math.log10(point[quantity]) - left) / (right - left)
@@ -194,7 +201,7 @@ def draw_chart() -> str:
         parts.append(_text(40 + 110 * number, 16, recipe, colours[recipe]))
     legend = ", ".join(f"{size} {style}" for size, style in zip(SIZES, _STYLES, strict=True))
     parts.append(_text(40, 32, legend))
-    total = 2 * (height + gap) + 40
+    total = 2 * (height + gap) + 52
     size = f'width="{width}" height="{total}" viewBox="0 0 {width} {total}"'
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">'
     paper = f'<rect width="{width}" height="{total}" fill="{palette.PAPER.light}"/>'
@@ -209,8 +216,13 @@ def _text(x: float, y: float, text: str, colour: str = "#333") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" fill="{colour}">{text}</text>'
 
 
+def write_tables() -> list[str]:
+    """The tables of the page: runs, fits, predictions."""
+    return [write_runs(), write_fits(), write_predictions()]
+
+
 def main() -> None:
-    for table in (write_runs(), write_fits(), write_predictions()):
+    for table in write_tables():
         print(table, end="\n\n")
     CHART.write_text(draw_chart(), encoding="utf-8")
 
