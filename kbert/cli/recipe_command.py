@@ -69,7 +69,7 @@ def recipe(arguments, corpus, shards, output, config, glue_data, tasks, run_opti
     if not arguments:
         for one in list_recipes():
             click.echo(one.comments[0])
-        click.echo(f"\nkbert recipe NAME prints its settings; to run it: {_EXAMPLE}")
+        click.echo(f"\nkbert recipe NAME prints its settings. To run it:\n{_EXAMPLE}")
         return
     name = arguments[-1]
     if len(arguments) == 1 and name != "run":

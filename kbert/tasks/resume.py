@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbert.checkpoints.bert import Bert
 from kbert.data.labelled.in_memory import Rows
@@ -67,14 +67,15 @@ def resume(
         Exception: any error of `pretrain` and `finetune`.
     """
     arguments = dict(locals())  # before any other name is set
-    names = settings.keys() & list_fields(RunOptions).keys()
-    options: dict[str, Any] = {name: settings.pop(name) for name in names}
-    run_options = RunOptions(**options)
+    arguments |= arguments.pop("settings")
+    names = arguments.keys() & list_fields(RunOptions).keys()
+    run_options = RunOptions(**{name: arguments.pop(name) for name in names})
     run = RunFolder.open(folder)
     is_finetuning = run.task == "finetune"
     run_request: ModuleType = finetuning if is_finetuning else pretraining
-    moved = {name: arguments[name] for name in run_request.MOVABLE}
-    chosen = {name: value for name, value in settings.items() if value is not None}
+    moved = {name: arguments.pop(name) for name in run_request.MOVABLE}
+    del arguments["folder"]
+    chosen = {name: value for name, value in arguments.items() if value is not None}
     chosen = read_settings(chosen)
 
     if run_options.keep_checkpoints is not None:

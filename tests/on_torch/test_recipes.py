@@ -110,7 +110,7 @@ def test_the_list_names_each_recipe(capsys):
     listed = run_command(capsys, "recipe").out.splitlines()
     for name in SOURCES:
         assert any(line.startswith(f"{name}:") for line in listed)
-    assert all(len(line) <= 110 for line in listed)
+    assert all(len(line) <= 80 for line in listed)
 
 
 @pytest.mark.parametrize(
