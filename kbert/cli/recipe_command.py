@@ -59,53 +59,47 @@ class _RecipeCommand(Command):
 @option("--seeds", POSITIVE, "Number of seeds of each task.", default=5)
 @add_settings(PretrainingSettings)
 @add_run_options
-def recipe(arguments, corpus, shards, output, config, glue_data, tasks, run_options, **options):
+def recipe(arguments, **options):
     """List the recipes; print the settings of NAME, with their sources; or run it.
 
     `kbert recipe run NAME` trains a vocabulary, prepares shards, plans for this device, pretrains,
     runs GLUE, and writes one report beside the published scores. If it is interrupted, run it
     again: it continues. Settings that are given take the place of the recipe's.
     """
-    if not arguments:
-        for one in list_recipes():
-            click.echo(one.comments[0])
-        click.echo(f"\nkbert recipe NAME prints its settings. To run it:\n{_EXAMPLE}")
-        return
-    name = arguments[-1]
-    if len(arguments) == 1 and name != "run":
-        click.echo(find_recipe(name).text, nl=False)
-        return
+    match arguments:
+        case []:
+            for one in list_recipes():
+                click.echo(one.comments[0])
+            click.echo(f"\nkbert recipe NAME prints its settings. To run it:\n{_EXAMPLE}")
+        case ["run", name]:
+            find_recipe(name)
+            _run(name, **options)
+        case [name] if name != "run":
+            click.echo(find_recipe(name).text, nl=False)
+        case _:
+            raise click.UsageError(f"expected: {_EXAMPLE}, got {' '.join(arguments)}")
 
-    if arguments[0] != "run" or len(arguments) != 2:
-        raise click.UsageError(f"expected: {_EXAMPLE}, got {' '.join(arguments)}")
-    find_recipe(name)
-    names = options.keys() & _SETTINGS.keys()
-    settings = {key: options.pop(key) for key in names}
-    chosen = select_settings(settings, run_options) | run_options
-    options |= {key: value for key, value in chosen.items() if value is not None}
-    length = options.get("hours") or options.get("steps")
-    needed = {"--corpus": corpus or shards, "-o OUT": output, "--hours or --steps": length}
-    require_options(_EXAMPLE, needed)
-    kbert.get_config(config)
+
+def _run(name: str, corpus, run_options, **options) -> None:
+    """Check the options before Keras starts, and do all the steps."""
+    output, length = options["output"], options["hours"] or options["steps"]
+    text = corpus or options["shards"]
+    needed = {"--corpus": text, "-o OUT": output, "--hours or --steps": length}
+    require_options(_EXAMPLE, {option: value or None for option, value in needed.items()})
+    settings = {key: options[key] for key in _SETTINGS}
+    select_settings(settings, run_options)
+    kbert.get_config(options["config"])
     if corpus:
         find_sources(corpus, options["mix"], options["text_column"])
-    if glue_data is not None:
-        for task in find_tasks(tasks):
-            find_folder(glue_data, task)
+    if options["glue_data"] is not None:
+        for task in find_tasks(options["tasks"]):
+            find_folder(options["glue_data"], task)
     check_writable(output / "run")
 
     start_keras()
     logging.getLogger("kbert").setLevel(logging.INFO)
+    options |= run_options
+    values = {key: value for key, value in options.items() if value is not None}
     with reporting_stop("stopped and saved. To resume, run the same command again"):
-        result = kbert.run_recipe(
-            name,
-            corpus or None,
-            shards=shards,
-            output=output,
-            config=config,
-            glue_data=glue_data,
-            tasks=tasks,
-            **options,
-        )
-    click.echo(result)
+        click.echo(kbert.run_recipe(name, corpus or None, **values))
     click.echo(f"wrote {output / 'report.html'}")
