@@ -173,8 +173,8 @@ def _is_finished(folder, settings: dict, keep_checkpoints: bool | None) -> bool:
     steps = result["steps"]
     noun = "steps" if steps > 1 else "step"
     click.echo(
-        f"{folder.path} is finished already, after {steps:,} {noun}: nothing was trained. "
-        f"Its model: {folder.path / 'model'}"
+        f"{folder.location} is finished already, after {steps:,} {noun}: nothing was trained. "
+        f"Its model: {folder.location / 'model'}"
     )
     return True
 

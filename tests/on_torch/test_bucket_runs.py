@@ -150,6 +150,31 @@ def test_another_process_that_resumes_the_run_stops_this_one(bucket, place):
     assert last <= "checkpoints/step-00000006.safetensors"
 
 
+def test_a_bucket_that_is_gone_stops_the_run_with_the_way_to_resume(bucket, place, monkeypatch):
+    import s3fs
+
+    class Cut(Crash):
+        def on_train_batch_end(self, batch, logs=None):
+            self.left -= 1
+            if not self.left:
+                monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", refuse)
+
+    async def refuse(*arguments, **options):
+        raise ConnectionError("the network is down")
+
+    with raises(OSError, "s3://runs/cut", "the network is down", "resume"):
+        kbert.pretrain(
+            place / "shards",
+            place / "config.json",
+            output="s3://runs/cut",
+            callbacks=[Cut(5)],
+            **SETTINGS,
+        )
+    monkeypatch.undo()
+    again = kbert.resume("s3://runs/cut", progress=False, peak_flops=1e9)
+    assert again.history.updates[-1]["step"] == 11
+
+
 def test_shards_in_a_bucket_are_those_of_a_folder(bucket, place, tmp_path, monkeypatch):
     text = (place / "corpus.txt").read_text()
     corpus, vocabulary = tmp_path / "corpus.txt", place / "shards" / "vocabulary"

@@ -231,9 +231,9 @@ class RunFolder:
         return self.bucket.remote if self.bucket else self.path
 
     @property
-    def current_location(self):
+    def current_location(self) -> str | Path | None:
         """The same after somebody moved it; None where it cannot be found."""
-        return self.location if self.bucket else self.current_path
+        return self.bucket.address if self.bucket else self.current_path
 
     @property
     def name(self) -> str:
