@@ -1,6 +1,7 @@
 """Recipes: their numbers are those of their sources, and a run of one is the steps, resumable."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,7 +13,6 @@ import yaml
 from helpers.command_line import kbert as run_command
 from helpers.corpora import content
 from helpers.errors import raises
-from helpers.sizes import SHARED
 from test_glue import write_task
 
 import kbert
@@ -71,8 +71,12 @@ STEPS += ["--precision", "float32", "--max-predictions", "5", "--save-every", "2
 def place(tmp_path_factory):
     """A corpus, a small model's configuration, and two tasks of GLUE."""
     folder = tmp_path_factory.mktemp("recipe")
-    text = (SHARED / "data" / "wikitext-2" / "test.txt").read_text(encoding="utf-8")
-    (folder / "corpus.txt").write_text(text[:200_000], encoding="utf-8")
+    draw = random.Random(11)
+    syllables = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
+    words = ["".join(draw.choices(syllables, k=draw.randint(1, 4))) for _ in range(500)]
+    sentences = [" ".join(draw.choices(words, k=draw.randint(4, 12))) + "." for _ in range(3000)]
+    documents = ["\n".join(sentences[n : n + 10]) for n in range(0, len(sentences), 10)]
+    (folder / "corpus.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     small = kbert.get_config("tiny").replace(vocab_size=300, hidden_size=16, num_hidden_layers=1)
     small.replace(intermediate_size=24).to_json(folder / "config.json")
     for name in ("CoLA", "RTE"):
