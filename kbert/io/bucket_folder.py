@@ -56,7 +56,8 @@ class BucketFolder:
         sizes = {}
         for path, facts in details.items():
             name = path.removeprefix(f"{root}/")
-            if not name.startswith("."):
+            is_within = ".." not in name.split("/")  # else its copy would be elsewhere
+            if is_within and not name.startswith("."):
                 sizes[name] = facts["size"]
         return sizes
 

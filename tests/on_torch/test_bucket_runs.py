@@ -258,3 +258,13 @@ def test_a_bucket_that_refuses_is_one_line(bucket, place, tmp_path, monkeypatch,
     assert "s3://runs/refused" in line and "Forbidden" in line
     monkeypatch.undo()
     assert not names_in(bucket, "runs/refused")
+
+
+def test_no_object_is_copied_out_of_the_copy(bucket, tmp_path, monkeypatch):
+    """Keys of S3 may have any text; fsspec passes them on as they are."""
+    from kbert.io.bucket_folder import BucketFolder
+
+    folder = BucketFolder("s3://runs/names")
+    listed = {"runs/names/a.txt": {"size": 1}, "runs/names/../../b.txt": {"size": 1}}
+    monkeypatch.setattr(folder.remote.fs, "find", lambda *_, **__: listed)
+    assert list(folder.list_files()) == ["a.txt"]
