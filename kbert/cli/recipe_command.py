@@ -64,7 +64,8 @@ def recipe(arguments, **options):
 
     `kbert recipe run NAME` trains a vocabulary, prepares shards, plans for this device, pretrains,
     runs GLUE, and writes one report beside the published scores. If it is interrupted, run it
-    again: it continues. Settings that are given take the place of the recipe's.
+    again: it continues. Settings that are given take the place of the recipe's. The defaults below
+    are those of kbert pretrain; a recipe has its own.
     """
     match arguments:
         case []:

@@ -240,10 +240,10 @@ def _fit_device(
 
 
 def _describe_plan(device: str, planned: Plan) -> str:
-    memory = planned.memory
+    memory, size = planned.memory, planned.batch_size // planned.accumulation_steps
     return (
-        f"{device}: {planned.batch_size:,} × {planned.seq_len} in {planned.accumulation_steps} "
-        f"micro-batches need {memory.total / 2**30:.1f} of {memory.capacity / 2**30:.1f} GiB"
+        f"{device}: {planned.accumulation_steps} times {size} × {planned.seq_len} tokens a step "
+        f"need {memory.total / 2**20:,.0f} of {memory.capacity / 2**20:,.0f} MiB"
     )
 
 
